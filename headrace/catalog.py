@@ -1,0 +1,199 @@
+"""What exists: relations, their columns and keys, and who depends on whom.
+
+Pure and immutable: a change makes a new :class:`Catalog`, which becomes visible when the manifest that holds it is
+committed. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.errors import DependentObjects, DuplicateRelation, UndefinedColumn, UndefinedRelation, WrongObjectKind
+from headrace.types import SqlType
+
+TABLE, VIEW, MATERIALIZED_VIEW, INDEX, SOURCE = "table", "view", "materialized view", "index", "source"
+
+ROW_ID = "_row_id"
+"""The hidden key of a table without a primary key."""
+
+INTERNAL_PREFIX = "_hr_"
+"""Columns that Headrace adds to stored rows; users cannot name one so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    name: str
+    type: SqlType
+    nullable: bool = True
+    hidden: bool = False
+    default: str | None = None
+    """SQL text in our own dialect, evaluated once per statement that leaves the column out."""
+    generated: str | None = None
+    """SQL text in our own dialect over the row's other columns."""
+    comment: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return _without_defaults(self) | {"type": self.type.to_json()}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Column:
+        return Column(**(data | {"type": SqlType.from_json(data["type"])}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyColumn:
+    """One column of a pk, in the order rows are sorted by. NULLs sort as PostgreSQL's do: as if larger than all."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return _without_defaults(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    id: int
+    name: str
+    kind: str
+    columns: tuple[Column, ...]
+    pk: tuple[KeyColumn, ...] = ()
+    distribution: tuple[str, ...] = ()
+    """The columns whose hash is the vnode."""
+    append_only: bool = False
+    on_conflict: str = "overwrite"
+    """overwrite, ignore, or update_if_not_null"""
+    definition: str = ""
+    """The statement that made it, as the user wrote it."""
+    query: str | None = None
+    """Views: the query in our own dialect, with every name resolved."""
+    depends_on: tuple[int, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None
+    created_epoch: int = 0
+
+    @property
+    def visible_columns(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if not column.hidden)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the relation has rows of its own."""
+        return self.kind in (TABLE, MATERIALIZED_VIEW, INDEX)
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = ", ".join(column.name for column in self.visible_columns)
+        raise UndefinedColumn(f'column "{name}" of {self.kind} "{self.name}" does not exist', hint=f"it has: {known}")
+
+    def replace(self, **changes: Any) -> Relation:
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict[str, Any]:
+        data = _without_defaults(self)
+        data["columns"] = [column.to_json() for column in self.columns]
+        if self.pk:
+            data["pk"] = [key.to_json() for key in self.pk]
+        return data
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Relation:
+        return Relation(
+            **(
+                data
+                | {
+                    "columns": tuple(map(Column.from_json, data["columns"])),
+                    "pk": tuple(KeyColumn(**key) for key in data.get("pk", ())),
+                    "distribution": tuple(data.get("distribution", ())),
+                    "depends_on": tuple(data.get("depends_on", ())),
+                    "options": tuple((key, value) for key, value in data.get("options", ())),
+                }
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Catalog:
+    relations: dict[int, Relation] = field(default_factory=dict)
+    next_id: int = 1
+
+    def __iter__(self) -> Iterator[Relation]:
+        return iter(sorted(self.relations.values(), key=lambda relation: relation.id))
+
+    def find(self, name: str) -> Relation | None:
+        return next((relation for relation in self.relations.values() if relation.name == name), None)
+
+    def get(self, name: str, *kinds: str) -> Relation:
+        relation = self.find(name)
+        if relation is None:
+            what = kinds[0] if kinds else "relation"
+            raise UndefinedRelation(f'{what} "{name}" does not exist', hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is")
+        if kinds and relation.kind not in kinds:
+            raise WrongObjectKind(f'"{name}" is a {relation.kind}, not a {kinds[0]}')
+        return relation
+
+    def of_kind(self, *kinds: str) -> list[Relation]:
+        return [relation for relation in self if relation.kind in kinds]
+
+    def add(self, relation: Relation) -> Catalog:
+        if (existing := self.find(relation.name)) is not None:
+            raise DuplicateRelation(f'{existing.kind} "{relation.name}" already exists')
+        return Catalog(self.relations | {relation.id: relation}, max(self.next_id, relation.id + 1))
+
+    def update(self, relation: Relation) -> Catalog:
+        other = self.find(relation.name)
+        if other is not None and other.id != relation.id:
+            raise DuplicateRelation(f'{other.kind} "{relation.name}" already exists')
+        return Catalog(self.relations | {relation.id: relation}, self.next_id)
+
+    def dependents(self, relation_id: int) -> list[Relation]:
+        """Everything that stands on the relation, directly or not, nearest first."""
+        found: dict[int, Relation] = {}
+        frontier = {relation_id}
+        while frontier:
+            layer = [r for r in self if r.id not in found and frontier.intersection(r.depends_on)]
+            found |= {relation.id: relation for relation in layer}
+            frontier = {relation.id for relation in layer}
+        return list(found.values())
+
+    def drop(self, relation: Relation, *, cascade: bool = False) -> tuple[Catalog, list[Relation]]:
+        """The catalog without it, and all that went."""
+        dependents = self.dependents(relation.id)
+        if dependents and not cascade:
+            names = ", ".join(f'{dependent.kind} "{dependent.name}"' for dependent in dependents)
+            raise DependentObjects(
+                f'cannot drop {relation.kind} "{relation.name}" because other objects depend on it: {names}',
+                hint="use DROP … CASCADE to drop them too",
+            )
+        gone = [relation, *dependents]
+        ids = {each.id for each in gone}
+        return Catalog({id: each for id, each in self.relations.items() if id not in ids}, self.next_id), gone
+
+    def in_order(self, ids: Iterable[int] | None = None) -> list[Relation]:
+        """Upstream before downstream. Ids grow and a view only names what exists, so the id order is such an order."""
+        wanted = None if ids is None else set(ids)
+        return [relation for relation in self if wanted is None or relation.id in wanted]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"next_id": self.next_id, "relations": [relation.to_json() for relation in self]}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Catalog:
+        relations = [Relation.from_json(each) for each in data["relations"]]
+        return Catalog({relation.id: relation for relation in relations}, data["next_id"])
+
+
+def _without_defaults(instance: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their default: what is worth writing down."""
+    data = {}
+    for spec in dataclasses.fields(instance):
+        value = getattr(instance, spec.name)
+        if spec.default is dataclasses.MISSING or value != spec.default:
+            data[spec.name] = list(value) if isinstance(value, tuple) else value
+    return data

@@ -1,0 +1,156 @@
+"""Opening a warehouse from Python.
+
+    db = headrace.connect("warehouse/")
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR)")
+    db.sql("SELECT * FROM t").show()
+    db.close()
+"""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.catalog import Relation
+from headrace.engine.engine import Engine
+from headrace.engine.inserts import check_not_null, stored_columns, writable_table
+from headrace.engine.changes import InsertRows
+from headrace.engine.relations import RelationFrames
+from headrace.engine.spark import own_session, start_session
+from headrace.errors import StorageError, TypeMismatch, WrongObjectKind
+from headrace.serving.result import Result
+from headrace.serving.session import Session
+from headrace.state.hadoop import HadoopStorage
+from headrace.state.storage import LocalStorage, is_local
+from headrace.state.store import ManifestStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Database:
+    def __init__(
+        self,
+        warehouse: str | os.PathLike,
+        *,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        takeover: bool = False,
+        parameters: dict[str, str] | None = None,
+        driver_memory: str | None = None,
+    ):
+        storage = _local_storage(os.fspath(warehouse))
+        if storage is not None:
+            _check_writable(storage)
+        self._owns_spark = spark is None
+        self._spark = spark if spark is not None else start_session(master=master, driver_memory=driver_memory)
+        try:
+            self.engine = Engine(
+                self._spark,
+                storage or _hadoop_storage(os.fspath(warehouse), self._spark),
+                takeover=takeover,
+                parameters=parameters,
+            )
+        except BaseException:
+            self._stop_spark()
+            raise
+        self._session = Session(self.engine)
+
+    def sql(self, text: str) -> Result:
+        return self._session.sql(text)
+
+    def session(self) -> Session:
+        """A session with variables of its own."""
+        return Session(self.engine)
+
+    def insert(self, table: str, rows: pa.Table) -> int:
+        """Adds Arrow rows to a table, without SQL; columns go by name, missing ones are NULL."""
+        relation = writable_table(self.engine.committed, table, "insert into")
+        checked = _conformed(relation, rows)
+        check_not_null(relation, checked)
+        return self.engine.write(relation.id, InsertRows(rows=checked)).count
+
+    def status(self) -> dict[str, Any]:
+        return self.engine.status()
+
+    def close(self) -> None:
+        self.engine.close()
+        self._stop_spark()
+
+    def abandon(self) -> None:
+        """Lets go of the warehouse as a crash would."""
+        self.engine.abandon()
+        self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        # A session that the user brought is the user's to stop.
+        if self._owns_spark:
+            self._spark.stop()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def read(
+    warehouse: str | os.PathLike, name: str, *, epoch: int | None = None, spark: SparkSession | None = None
+) -> DataFrame:
+    """A relation of a warehouse as of its last committed epoch, or of a retained one, for any Spark application.
+
+    Takes no lock and needs no engine; it may be running, here or elsewhere. The frame reads files that stay for the
+    warehouse's retention.
+    """
+    spark = spark or start_session()
+    storage = _local_storage(os.fspath(warehouse)) or _hadoop_storage(os.fspath(warehouse), spark)
+    manifest = ManifestStore(storage).load(epoch=epoch)
+    if manifest is None:
+        raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
+    relation = manifest.catalog.get(name)
+    if not relation.stored:
+        raise WrongObjectKind(f'"{name}" is a {relation.kind}, which holds no rows of its own')
+    frames = RelationFrames(own_session(spark), storage.uri(""))
+    frame = frames.frame(relation, manifest.runs.get(relation.id, ()))
+    return frame.select(*(frame[f"`{column.name}`"] for column in relation.visible_columns))
+
+
+def _local_storage(warehouse: str) -> LocalStorage | None:
+    return LocalStorage(warehouse) if is_local(warehouse) else None
+
+
+def _hadoop_storage(warehouse: str, spark: SparkSession) -> HadoopStorage:
+    context = spark.sparkContext
+    return HadoopStorage(warehouse, context._jvm, context._jsc.hadoopConfiguration())
+
+
+def _check_writable(storage: LocalStorage) -> None:
+    """Said before Spark is started, which takes seconds."""
+    folder = storage.root
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"the warehouse {folder} cannot be made: {error.strerror}", hint="check the path and its permissions") from error
+    if not os.access(folder, os.W_OK):
+        raise StorageError(f"the warehouse {folder} cannot be written", hint="check its permissions")
+
+
+def _conformed(relation: Relation, rows: pa.Table) -> pa.Table:
+    columns = stored_columns(relation)
+    known = {column.name for column in columns}
+    for name in rows.column_names:
+        if name not in known:
+            relation.column(name)
+    arrays = []
+    for column in columns:
+        try:
+            if column.name in rows.column_names:
+                arrays.append(rows[column.name].cast(column.type.arrow))
+            else:
+                arrays.append(pa.nulls(rows.num_rows, column.type.arrow))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise TypeMismatch(f'column "{column.name}" is of type {column.type}: {error}') from error
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

@@ -1,0 +1,92 @@
+"""Bulk writes: a change whose rows only executors see.
+
+Spark runs the query and stages its rows as plain Parquet, in its own way and at its own speed; then tasks that own
+a range of vnodes sort and merge them into a run (:mod:`headrace.state.ranges`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.state.files import open_input
+from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache
+from headrace.state.ranges import MergeRange, Staged, merge_ranges
+from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
+from headrace.state.storage import Storage
+from headrace.state.vnode import spark_expression
+from headrace.types import quote_spark
+
+SORT_STAGED_BYTES = 1 << 30
+"""Each range reads all staged files; beyond this size they are first sorted by vnode, so that it can skip."""
+
+
+class BulkWriter:
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+        self._spark, self._storage, self._indexes = spark, storage, indexes
+
+    def insert(
+        self, layout: Layout, frame: DataFrame, *, epoch: int, policy: str, old_runs: tuple[Run, ...]
+    ) -> list[RunFile]:
+        """``frame`` has the table's columns; ``old_runs`` may hold rows of the same keys."""
+        rows = frame.selectExpr(*_columns(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
+        body = MergeRange(root=self._storage.uri(""), layout=layout, policy=policy, epoch=epoch)
+        with self._staged(rows) as staged:
+            return merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
+
+    def update(self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool) -> list[RunFile]:
+        """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key."""
+        puts = "" if deletes else ", named_struct('w', CAST(1 AS TINYINT), 'r', new)"
+        change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', old){puts})"
+        rows = frame.select(F.explode(F.expr(change)).alias("c")).selectExpr("c.r.*", f"c.w AS {WEIGHT}")
+        rows = rows.selectExpr(*_columns(layout), WEIGHT, f"{spark_expression(layout.distribution)} AS {VNODE}")
+        body = MergeRange(root=self._storage.uri(""), layout=layout, policy="weighted", epoch=epoch)
+        with self._staged(rows) as staged:
+            return merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
+
+    @contextmanager
+    def _staged(self, rows: DataFrame) -> Iterator[list[Staged]]:
+        folders = [f"staging/{uuid.uuid4().hex}"]
+        try:
+            self._write(rows, folders[0])
+            staged = self._list(folders[0])
+            if sum(size for _, size in staged) > SORT_STAGED_BYTES:
+                folders.append(f"staging/{uuid.uuid4().hex}")
+                unsorted = self._spark.read.parquet(self._storage.uri(folders[0]))
+                self._write(unsorted.sortWithinPartitions(VNODE), folders[1])
+                staged = self._list(folders[1])
+            yield [Staged(uri=uri, rows=_rows_of(uri)) for uri, _ in staged]
+        finally:
+            self._storage.delete(folders)
+
+    def _write(self, rows: DataFrame, folder: str) -> None:
+        (
+            rows.write.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+            .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+            .option("parquet.enable.dictionary", "false")
+            .option("parquet.block.size", str(16 << 20))
+            .option("compression", "lz4_raw")
+            .parquet(self._storage.uri(folder))
+        )
+
+    def _list(self, folder: str) -> list[tuple[str, int]]:
+        return [
+            (self._storage.uri(f"{folder}/{name}"), size)
+            for name, size, _ in self._storage.list(folder)
+            if name.endswith(".parquet")
+        ]
+
+
+def _rows_of(uri: str) -> int:
+    with open_input(uri) as source:
+        return pq.read_metadata(source).num_rows
+
+
+def _columns(layout: Layout) -> list[str]:
+    return [quote_spark(name) for name in layout.names]

@@ -1,0 +1,53 @@
+"""What clients ask an epoch to do to a table, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.state.runs import RunFile
+
+SMALL_ROWS = 50_000
+"""Up to this many rows a change travels through the driver as Arrow; beyond, only executors touch its rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertRows:
+    """Rows that came through a client: all columns of the table but the hidden row id."""
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertFrame:
+    """INSERT … SELECT. The frame is built inside the epoch, over the state that the epoch starts from."""
+
+    build: Callable[[Any], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateFrame:
+    """UPDATE and DELETE: a frame with the struct column ``old`` and, for an update, ``new``."""
+
+    build: Callable[[Any], DataFrame]
+    deletes: bool
+    moves_key: bool = False
+
+
+Change = InsertRows | InsertFrame | UpdateFrame
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a client is told once the epoch is committed."""
+
+    count: int = 0
+    rows: pa.Table | None = None
+    """The rows as written (deleted, for DELETE), for RETURNING; None when they are many."""
+    files: list[RunFile] = field(default_factory=list)
+    """Where those rows are when they are many."""
+    epoch: int = 0

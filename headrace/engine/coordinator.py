@@ -1,0 +1,315 @@
+"""The epoch loop: what clients ask for becomes epochs, and epochs become commits.
+
+One thread runs all epochs, one after the other. It takes what waits in the queue (bounded), works out the deltas,
+writes them, applies the mutations that take effect at the barrier, and commits at a checkpoint; only then are clients
+told. A waiting client brings the barrier forward: while anybody waits, epochs follow each other without a pause, and
+all who wait share a commit.
+
+If an epoch fails nothing of it is visible. A fault of the data is pinned on one statement by running the epoch's
+statements one by one; anything else is retried, then reported to those who wait, and the engine goes on from the
+state before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.config import PARAMETERS
+from headrace.engine.changes import Change, InsertRows, Outcome
+from headrace.engine.failpoints import failpoint
+from headrace.errors import EngineClosed, EpochFailed, Fenced, HeadraceError, StorageError
+from headrace.state.manifest import Manifest
+from headrace.state.store import ManifestStore
+
+log = logging.getLogger("headrace")
+
+RETRIES = 2
+QUEUE_ROWS = 500_000
+"""Rows of small writes that may wait; a client that brings more waits itself."""
+
+
+@dataclass(kw_only=True)
+class Write:
+    table_id: int
+    change: Change
+    future: Future = field(default_factory=Future)
+
+    @property
+    def rows(self) -> int:
+        return self.change.rows.num_rows if isinstance(self.change, InsertRows) else 1
+
+
+Mutate = Callable[[Manifest, int], tuple[Manifest, Any]]
+"""Takes the state and the epoch; answers the new state and what to tell the client."""
+
+
+@dataclass(kw_only=True)
+class Mutation:
+    apply: Mutate
+    describe: str
+    future: Future = field(default_factory=Future)
+
+
+Request = Write | Mutation
+Evaluate = Callable[[Manifest, Sequence[Write], int], tuple[Manifest, list[Outcome]]]
+
+
+@dataclass
+class EpochStats:
+    """What the last epochs cost; bounded."""
+
+    epochs: int = 0
+    failed: int = 0
+    recent_ms: deque = field(default_factory=lambda: deque(maxlen=600))
+
+
+class Coordinator:
+    def __init__(self, store: ManifestStore, manifest: Manifest, evaluate: Evaluate, on_commit: Callable[[Manifest], None]):
+        self._store = store
+        self._evaluate = evaluate
+        self._on_commit = on_commit
+        self.committed = manifest
+        """What readers see."""
+        self._working = manifest
+        """The committed state and, between checkpoints, the epochs in the shared buffer."""
+        self._queue: deque[Request] = deque()
+        self._queued_rows = 0
+        self._waiting: list[tuple[Future, Any]] = []
+        """Clients whose epoch is in the shared buffer but not committed."""
+        self._changed = threading.Condition()
+        self._closing = False
+        self._fault: HeadraceError | None = None
+        self.stats = EpochStats()
+        self._thread = threading.Thread(target=self._loop, name="headrace-epochs", daemon=True)
+
+    # --- for clients -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, request: Request) -> Future:
+        with self._changed:
+            self._refuse_if_stopped()
+            if isinstance(request, Write):
+                while self._queued_rows and self._queued_rows + request.rows > QUEUE_ROWS:
+                    self._changed.wait()
+                    self._refuse_if_stopped()
+                self._queued_rows += request.rows
+            self._queue.append(request)
+            self._changed.notify_all()
+        return request.future
+
+    def mutate(self, apply: Mutate, describe: str) -> Any:
+        return self.submit(Mutation(apply=apply, describe=describe)).result()
+
+    def flush(self) -> int:
+        """Waits until everything asked for so far is committed; answers the epoch."""
+        return self.mutate(lambda state, epoch: (state, epoch), "FLUSH")
+
+    @property
+    def working(self) -> Manifest:
+        return self._working
+
+    def close(self) -> None:
+        """Finishes what is queued, commits, and stops."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """Stops without committing, as a crash would."""
+        with self._changed:
+            self._closing = True
+            self._fault = EngineClosed("the engine was abandoned")
+            self._fail_queue(self._fault)
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _refuse_if_stopped(self) -> None:
+        if self._fault is not None:
+            raise type(self._fault)(self._fault.message, hint=self._fault.hint)
+        if self._closing:
+            raise EngineClosed("the database is closed", hint="open it again with headrace.connect()")
+
+    # --- the loop ----------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                if not self._queue and not self._waiting and not self._closing:
+                    self._changed.wait(self._parameter("barrier_interval") / 1000)
+                if self._fault is not None:
+                    return
+                if self._closing and not self._queue and not self._buffered:
+                    return
+                writes, mutations = self._take()
+            if not writes and not mutations and not self._buffered and not self._waiting:
+                continue  # an idle barrier costs nothing
+            started = time.perf_counter()
+            try:
+                self._epoch(writes, mutations)
+            except HeadraceError as error:
+                self._stop_on_fault(error, writes, mutations)
+                return
+            self.stats.epochs += 1
+            self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+
+    @property
+    def _buffered(self) -> bool:
+        return self._working.epoch != self.committed.epoch
+
+    def _take(self) -> tuple[list[Write], list[Mutation]]:
+        """The next epoch's work: writes up to the bound, then the mutations of its barrier.
+
+        Only a run of inserts may share an epoch with others on the same table: an UPDATE reads the table as of the
+        epoch before, so what was asked for earlier must be in it.
+        """
+        writes: list[Write] = []
+        mutations: list[Mutation] = []
+        inserting: dict[int, bool] = {}
+        budget = self._parameter("max_rows_per_epoch")
+        while self._queue:
+            request = self._queue[0]
+            if isinstance(request, Mutation):
+                mutations.append(request)
+            elif mutations:
+                break
+            else:
+                plain = isinstance(request.change, InsertRows)
+                together = inserting.get(request.table_id)
+                if together is not None and not (together and plain):
+                    break
+                if writes and request.rows > budget:
+                    break
+                budget -= request.rows
+                inserting[request.table_id] = plain
+                writes.append(request)
+                self._queued_rows -= request.rows
+            self._queue.popleft()
+        self._changed.notify_all()
+        return writes, mutations
+
+    def _epoch(self, writes: list[Write], mutations: list[Mutation]) -> None:
+        epoch = self._working.epoch + 1
+        state = self._write(writes, epoch)
+        for mutation in mutations:
+            state = self._apply(mutation, state, epoch)
+        self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
+        frequency = self._parameter("checkpoint_frequency")
+        if self._closing or self._working.epoch // frequency != self.committed.epoch // frequency:
+            self._commit()
+
+    def _write(self, writes: list[Write], epoch: int) -> Manifest:
+        state = self._working
+        if not writes:
+            return state
+        try:
+            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch))
+        except HeadraceError as error:
+            if len(writes) == 1 or isinstance(error, Fenced):
+                self.stats.failed += 1
+                self._tell(writes[0].future, error)
+                return self._working
+            log.info("an epoch of %d statements failed, running them one by one: %s", len(writes), error.message)
+            return self._one_by_one(writes, epoch)
+        self._waiting += [(write.future, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
+        return state
+
+    def _one_by_one(self, writes: list[Write], epoch: int) -> Manifest:
+        """Each statement in an epoch of its own: the one at fault fails alone."""
+        for write in writes:
+            state = self._write([write], self._working.epoch + 1)
+            self._working = dataclasses.replace(state, epoch=self._working.epoch + 1)
+        return self._working
+
+    def _apply(self, mutation: Mutation, state: Manifest, epoch: int) -> Manifest:
+        try:
+            changed, answer = self._retried(lambda: mutation.apply(state, epoch))
+        except HeadraceError as error:
+            self._tell(mutation.future, error)
+            return state
+        self._waiting.append((mutation.future, answer))
+        return changed
+
+    def _retried(self, attempt: Callable[[], Any]) -> Any:
+        for number in range(RETRIES + 1):
+            try:
+                return attempt()
+            except HeadraceError as error:
+                if not error.retryable or number == RETRIES:
+                    raise
+                log.warning("an epoch failed and is tried again: %s", error.message)
+                time.sleep(0.1 * 2**number)
+            except Exception as error:  # a fault of ours must not kill the loop: report it, keep serving
+                log.exception("unexpected error in an epoch")
+                raise EpochFailed(f"unexpected error: {type(error).__name__}: {error}") from error
+        raise AssertionError("unreachable")
+
+    def _commit(self) -> None:
+        if not self._waiting and self._working.epoch == self.committed.epoch:
+            return
+        new = dataclasses.replace(self._working, version=self.committed.version).next(
+            writer=self._working.writer, committed_at=max(time.time_ns() // 1000, self.committed.committed_at + 1)
+        )
+        try:
+            self._retried(lambda: self._commit_once(new))
+        except (StorageError, EpochFailed) as error:
+            # What is in the buffer cannot be made durable: it is given up, and those who wait hear why.
+            log.error("a commit failed: %s", error.message)
+            self._working = self.committed
+            waiting, self._waiting = self._waiting, []
+            for future, _ in waiting:
+                self._tell(future, error)
+            return
+        self.committed = self._working = new
+        waiting, self._waiting = self._waiting, []
+        failpoint("after_commit")
+        for future, answer in waiting:
+            if isinstance(answer, Outcome):
+                answer.epoch = new.epoch
+            if not future.cancelled():
+                future.set_result(answer)
+        self._on_commit(new)
+
+    def _commit_once(self, new: Manifest) -> None:
+        failpoint("before_commit")
+        self._store.commit(self.committed, new)
+
+    def _stop_on_fault(self, error: HeadraceError, writes: list[Write], mutations: list[Mutation]) -> None:
+        log.error("the engine stops: %s", error.message)
+        with self._changed:
+            self._fault = error
+            for request in [*writes, *mutations]:
+                self._tell(request.future, error)
+            for future, _ in self._waiting:
+                self._tell(future, error)
+            self._waiting = []
+            self._fail_queue(error)
+            self._changed.notify_all()
+
+    def _fail_queue(self, error: HeadraceError) -> None:
+        while self._queue:
+            self._tell(self._queue.popleft().future, error)
+
+    @staticmethod
+    def _tell(future: Future, error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    def _parameter(self, name: str) -> Any:
+        parameter = PARAMETERS[name]
+        text = self._working.parameters.get(name)
+        return parameter.default if text is None else parameter.parse(text)

@@ -1,0 +1,248 @@
+"""DDL: each statement as a mutation, which takes effect at a barrier.
+
+Names are bound inside the mutation, against the catalog that it will change, so two clients cannot race.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
+from headrace.config import find_parameter
+from headrace.engine.changes import InsertFrame
+from headrace.engine.coordinator import Mutate, Write
+from headrace.engine.plans import describe_view, query_frame
+from headrace.engine.spark import spark_errors
+from headrace.engine.writes import add_runs
+from headrace.errors import InvalidDefinition, InvalidParameterValue, WrongObjectKind
+from headrace.plan.keys import StreamKey
+from headrace.sql import statements as ast
+from headrace.sql.bind import bind_query, rename_relation
+from headrace.state.keys import KeyCodec
+from headrace.state.layout import Layout
+from headrace.state.manifest import Manifest
+from headrace.state.scan import scan
+from headrace.types import SqlType
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+
+class Definitions:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    # --- CREATE ------------------------------------------------------------------------------------------------
+
+    def create_table(self, statement: ast.CreateTable) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            if statement.if_not_exists and state.catalog.find(statement.name) is not None:
+                return state, f'relation "{statement.name}" already exists, skipping'
+            columns = [
+                Column(
+                    name=spec.name, type=spec.type, nullable=spec.nullable, default=spec.default, generated=spec.generated
+                )
+                for spec in statement.columns
+            ]
+            relation = _table(state, statement, columns, statement.pk, epoch, statement.on_conflict)
+            self._check_expressions(relation)
+            return dataclasses.replace(state, catalog=state.catalog.add(relation)), None
+
+        return apply
+
+    def create_table_as(self, statement: ast.CreateTableAs) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            if statement.if_not_exists and state.catalog.find(statement.name) is not None:
+                return state, f'relation "{statement.name}" already exists, skipping'
+            bound = bind_query(statement.query, state.catalog)
+            frame, types = query_frame(self._engine, state, bound)
+            names = _column_names(statement.name, statement.column_names, bound.output)
+            columns = [Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)]
+            relation = _table(state, statement, columns, (), epoch, "overwrite")
+            created = dataclasses.replace(state, catalog=state.catalog.add(relation))
+            write = Write(table_id=relation.id, change=InsertFrame(build=lambda _: frame.toDF(*names)))
+            filled, (outcome,) = self._engine.evaluator(created, [write], epoch)
+            return filled, outcome
+
+        return apply
+
+    def _check_expressions(self, relation: Relation) -> None:
+        for column in relation.columns:
+            for text, over in ((column.default, ()), (column.generated, relation.columns)):
+                if text is not None:
+                    describe_expression(self._engine, text, over, relation, column)
+
+    def create_view(self, statement: ast.CreateView) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            catalog, existing = state.catalog, state.catalog.find(statement.name)
+            if existing is not None and statement.if_not_exists:
+                return state, f'relation "{statement.name}" already exists, skipping'
+            bound = bind_query(statement.query, catalog)
+            _, types = query_frame(self._engine, state, bound)
+            names = _column_names(statement.name, statement.column_names, bound.output)
+            relation = Relation(
+                id=catalog.next_id,
+                name=statement.name,
+                kind=VIEW,
+                columns=tuple(Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)),
+                definition=statement.sql,
+                query=bound.text(),
+                depends_on=bound.depends_on,
+                created_epoch=epoch,
+            )
+            if existing is not None and statement.or_replace:
+                if existing.kind != VIEW:
+                    raise WrongObjectKind(f'"{statement.name}" is a {existing.kind}, not a view')
+                catalog, _ = catalog.drop(existing)
+                relation = relation.replace(id=max(existing.id, catalog.next_id))
+            return dataclasses.replace(state, catalog=catalog.add(relation)), None
+
+        return apply
+
+    def create_materialized_view(self, statement: ast.CreateMaterializedView) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            if statement.if_not_exists and state.catalog.find(statement.name) is not None:
+                return state, f'relation "{statement.name}" already exists, skipping'
+            with spark_errors(f'creating materialized view "{statement.name}"'):
+                relation, _ = self.materialized_view(statement, state, epoch)
+                catalog = state.catalog.add(relation)
+                inputs = [
+                    (upstream, self._live_rows(state, upstream))
+                    for upstream in catalog.in_order(relation.depends_on)
+                    if upstream.stored
+                ]
+                files = self._engine.evaluator.deriver.fill(catalog, relation, inputs, epoch=epoch)
+            return add_runs(dataclasses.replace(state, catalog=catalog), {relation.id: files}, epoch), None
+
+        return apply
+
+    def materialized_view(self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
+        """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
+        catalog = state.catalog
+        bound = bind_query(statement.query, catalog)
+        names = _column_names(statement.name, statement.column_names, bound.output)
+        bound, key, columns = describe_view(statement.query, catalog, names)
+        relation = Relation(
+            id=catalog.next_id,
+            name=statement.name,
+            kind=MATERIALIZED_VIEW,
+            columns=columns,
+            pk=key.pk,
+            distribution=key.distribution,
+            definition=statement.sql,
+            query=bound.text(),
+            depends_on=tuple(dict.fromkeys((*bound.depends_on, *bound.relations))),
+            options=statement.options,
+            created_epoch=epoch,
+        )
+        return relation, key
+
+    def _live_rows(self, state: Manifest, relation: Relation) -> DataFrame:
+        return scan(
+            self._engine.spark,
+            self._engine.storage.uri(""),
+            Layout.of(relation),
+            state.runs.get(relation.id, ()),
+            internal=True,
+        )
+
+    # --- DROP, ALTER, COMMENT ----------------------------------------------------------------------------------
+
+    def drop(self, statement: ast.Drop) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            catalog, runs, offsets, notices = state.catalog, dict(state.runs), dict(state.offsets), []
+            for name in statement.names:
+                if statement.if_exists and catalog.find(name) is None:
+                    notices.append(f'{statement.kind} "{name}" does not exist, skipping')
+                    continue
+                catalog, gone = catalog.drop(catalog.get(name, statement.kind), cascade=statement.cascade)
+                for relation in gone:
+                    runs.pop(relation.id, None)
+                    offsets.pop(f"row_id:{relation.id}", None)
+            return dataclasses.replace(state, catalog=catalog, runs=runs, offsets=offsets), "; ".join(notices) or None
+
+        return apply
+
+    def rename(self, statement: ast.Rename) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            catalog = state.catalog
+            relation = catalog.get(statement.name, statement.kind)
+            catalog = catalog.update(relation.replace(name=statement.new_name))
+            for other in list(catalog):
+                if other.query is not None and relation.id in other.depends_on:
+                    query = rename_relation(other.query, statement.name, statement.new_name)
+                    catalog = catalog.update(other.replace(query=query))
+            return dataclasses.replace(state, catalog=catalog), None
+
+        return apply
+
+    def comment(self, statement: ast.Comment) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            catalog = state.catalog
+            if statement.column is None:
+                relation = catalog.get(statement.name, statement.kind).replace(comment=statement.text)
+            else:
+                relation = catalog.get(statement.name, TABLE, VIEW, MATERIALIZED_VIEW, INDEX, SOURCE)
+                column = relation.column(statement.column)
+                commented = dataclasses.replace(column, comment=statement.text)
+                relation = relation.replace(
+                    columns=tuple(commented if each.name == column.name else each for each in relation.columns)
+                )
+            return dataclasses.replace(state, catalog=catalog.update(relation)), None
+
+        return apply
+
+    def set_system(self, statement: ast.SetParameter) -> Mutate:
+        parameter = find_parameter(statement.name)
+        if not parameter.system:
+            raise InvalidParameterValue(f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …")
+        if statement.value is not None:
+            parameter.parse(statement.value)
+
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            parameters = {name: text for name, text in state.parameters.items() if name != parameter.name}
+            if statement.value is not None:
+                parameters[parameter.name] = statement.value
+            return dataclasses.replace(state, parameters=parameters), None
+
+        return apply
+
+
+def describe_expression(engine: Engine, text: str, over: Any, relation: Relation, column: Column) -> None:
+    """Binds a DEFAULT or generated expression, so that what is wrong with it is said at CREATE."""
+    from headrace.engine.inserts import expression_sql
+
+    expression_sql(text, over, relation, column)
+
+
+def _table(state: Manifest, statement: Any, columns: list[Column], pk: tuple[str, ...], epoch: int, on_conflict: str) -> Relation:
+    if pk:
+        columns = [dataclasses.replace(column, nullable=False) if column.name in pk else column for column in columns]
+    else:
+        columns = [*columns, Column(name=ROW_ID, type=SqlType("bigint"), nullable=False, hidden=True)]
+    key = tuple(KeyColumn(name=name) for name in pk or (ROW_ID,))
+    relation = Relation(
+        id=state.catalog.next_id,
+        name=statement.name,
+        kind=TABLE,
+        columns=tuple(columns),
+        pk=key,
+        distribution=tuple(column.name for column in key),
+        append_only=statement.append_only,
+        on_conflict=on_conflict,
+        definition=statement.sql,
+        options=statement.options,
+        created_epoch=epoch,
+    )
+    KeyCodec.of(relation)  # refuses key types that have no order
+    return relation
+
+
+def _column_names(relation: str, given: tuple[str, ...], output: tuple[str, ...]) -> tuple[str, ...]:
+    if len(given) > len(output):
+        raise InvalidDefinition(f'"{relation}" names {len(given)} columns, but its query has {len(output)}')
+    return (*given, *output[len(given) :])
+

@@ -1,0 +1,172 @@
+"""An open warehouse: storage, the epoch loop, and the background work, put together."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.catalog import Relation
+from headrace.config import PARAMETERS, find_parameter
+from headrace.engine.changes import Outcome
+from headrace.engine.coordinator import Coordinator, Write
+from headrace.engine.lock import WarehouseLock
+from headrace.engine.maintenance import Maintenance
+from headrace.engine.relations import RelationFrames
+from headrace.engine.spark import own_session
+from headrace.engine.writes import WriteEvaluator
+from headrace.errors import InvalidParameterValue
+from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache
+from headrace.state.manifest import Manifest, Writer
+from headrace.state.runs import WEIGHT
+from headrace.state.storage import Storage
+from headrace.state.store import ManifestStore
+
+
+class Engine:
+    def __init__(self, spark: SparkSession, storage: Storage, *, takeover: bool = False, parameters: dict[str, str] | None = None):
+        self.spark = own_session(spark)
+        self.storage = storage
+        self._lock = WarehouseLock(storage, takeover=takeover)
+        try:
+            self.store = ManifestStore(storage)
+            manifest = self._open(parameters or {})
+            self.indexes = IndexCache(storage)
+            self.frames = RelationFrames(self.spark, storage.uri(""))
+            self.evaluator = WriteEvaluator(self.spark, storage, self.indexes)
+            self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed)
+            self.maintenance = Maintenance(self)
+        except BaseException:
+            self._lock.release()
+            raise
+        self.coordinator.start()
+        self.maintenance.start()
+
+    def _open(self, parameters: dict[str, str]) -> Manifest:
+        """The newest manifest, taken over: the commit that says so fences whoever wrote before."""
+        found = self.store.load()
+        writer = Writer(id=uuid.uuid4().hex, host=socket.gethostname(), pid=os.getpid())
+        base = found or Manifest()
+        merged = dict(base.parameters)
+        for name, text in parameters.items():
+            parameter = find_parameter(name)
+            if not parameter.system:
+                raise InvalidParameterValue(f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …")
+            parameter.parse(text)
+            merged[parameter.name] = text
+        opened = base.next(writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged)
+        self.store.commit(base, opened)
+        return opened
+
+    # --- for sessions ------------------------------------------------------------------------------------------
+
+    @property
+    def committed(self) -> Manifest:
+        return self.coordinator.committed
+
+    def snapshot(self, epoch: int = 0) -> Manifest:
+        """The newest committed state, or a retained older one."""
+        committed = self.committed
+        if epoch in (0, committed.epoch):
+            return committed
+        found = None if epoch > committed.epoch else self.store.load(epoch=epoch)
+        if found is None:
+            raise InvalidParameterValue(
+                f"epoch {epoch} cannot be read",
+                hint=f"epochs {committed.history[0][1]} to {committed.epoch} are kept; see the parameter retention",
+            )
+        return found
+
+    def frame(self, state: Manifest, relation_id: int) -> DataFrame:
+        return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
+
+    def write(self, table_id: int, change: Any) -> Any:
+        return self.coordinator.submit(Write(table_id=table_id, change=change)).result()
+
+    def parameter(self, name: str) -> Any:
+        parameter = PARAMETERS[name]
+        text = self.committed.parameters.get(name)
+        return parameter.default if text is None else parameter.parse(text)
+
+    def epoch_of(self, moment: str) -> int:
+        """The epoch that was newest at a moment: an epoch number, or a timestamp."""
+        if moment.isdigit():
+            return int(moment)
+        micros = parse_moment(moment)
+        manifest = self.committed
+        before = [epoch for _, epoch, at in manifest.history if at <= micros]
+        if not before:
+            raise InvalidParameterValue(f"nothing as old as {moment} is kept", hint="see the parameter retention")
+        return before[-1]
+
+    def written_rows(self, relation: Relation, outcome: Outcome) -> DataFrame:
+        """The rows that a statement wrote, for RETURNING."""
+        layout = Layout.of(relation)
+        if outcome.rows is not None:
+            return self.spark.createDataFrame(outcome.rows.select(layout.names), schema=layout.row_ddl)
+        paths = [self.storage.uri(file.path) for file in outcome.files]
+        frame = self.spark.read.schema(layout.spark_schema).parquet(*paths)
+        deleted = not any(file.rows > file.retractions for file in outcome.files)
+        return frame.where(f"{WEIGHT} = {-1 if deleted else 1}")
+
+    def status(self) -> dict[str, Any]:
+        manifest = self.committed
+        recent = list(self.coordinator.stats.recent_ms)
+        return {
+            "epoch": manifest.epoch,
+            "version": manifest.version,
+            "committed_at": manifest.committed_at,
+            "epochs": self.coordinator.stats.epochs,
+            "failed_epochs": self.coordinator.stats.failed,
+            "last_epoch_ms": recent[-1] if recent else None,
+            "recent_epoch_ms": recent,
+            "relations": [
+                {
+                    "name": relation.name,
+                    "kind": relation.kind,
+                    "rows": live_rows(runs := manifest.runs.get(relation.id, ())),
+                    "runs": len(runs),
+                    "bytes": sum(run.bytes for run in runs),
+                    "delta_rows": runs[-1].rows if runs and runs[-1].last_epoch == manifest.epoch else 0,
+                }
+                for relation in manifest.catalog
+                if relation.stored
+            ],
+            "compactions": self.maintenance.compactions,
+        }
+
+    def close(self) -> None:
+        self.maintenance.stop()
+        self.coordinator.close()
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
+        self.maintenance.stop()
+        self.coordinator.abandon()
+        self._lock.release()
+
+    def _committed(self, manifest: Manifest) -> None:
+        self.maintenance.wake()
+
+
+def live_rows(runs: Sequence) -> int:
+    """Every retraction takes away a row that a run holds, so counting needs no reading."""
+    return sum(run.rows - 2 * run.retractions for run in runs)
+
+
+def parse_moment(text: str) -> int:
+    """Microseconds since 1970; a timestamp without an offset is UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise InvalidParameterValue(f"{text!r} is neither an epoch nor a timestamp") from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)

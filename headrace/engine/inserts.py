@@ -1,0 +1,316 @@
+"""From an INSERT, UPDATE or DELETE statement to the change that an epoch carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from sqlglot import exp
+
+from headrace.catalog import ROW_ID, TABLE, Column, Relation
+from headrace.engine.changes import InsertFrame, InsertRows, UpdateFrame
+from headrace.engine.plans import query_frame
+from headrace.engine.small import with_vnode
+from headrace.engine.spark import spark_errors
+from headrace.errors import (
+    DataError,
+    DuplicateColumn,
+    InvalidDefinition,
+    NotNullViolation,
+    SqlSyntaxError,
+    WrongObjectKind,
+)
+from headrace.sql import statements as ast
+from headrace.sql.bind import bind_expression, bind_query
+from headrace.sql.casts import assign
+from headrace.sql.dialect import parse_expression
+from headrace.sql.expressions import Expressions
+from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
+from headrace.sql.typed import Typed
+from headrace.state.layout import Layout
+from headrace.state.lookup import lookup
+from headrace.state.manifest import Manifest
+from headrace.types import quote_spark
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+_DEFAULT = object()
+
+
+def expression_sql(expression: str | exp.Expression, over: Sequence[Column], relation: Relation, column: Column) -> str:
+    """An expression over some columns, converted to the type of the column it goes to, as Spark SQL."""
+    tree = parse_expression(expression) if isinstance(expression, str) else expression
+    bound = bind_expression(tree, over, relation.name)
+    return assign(Expressions(qualified=False).value(bound), column.type, column.name).sql
+
+
+def writable_table(state: Manifest, name: str, doing: str) -> Relation:
+    relation = state.catalog.get(name)
+    if relation.kind != TABLE:
+        raise WrongObjectKind(f'cannot {doing} {relation.kind} "{name}"', hint="only tables can be written to")
+    if relation.append_only and doing != "insert into":
+        raise WrongObjectKind(f'cannot {doing} append-only table "{name}"')
+    return relation
+
+
+def stored_columns(relation: Relation) -> list[Column]:
+    """The columns that a statement provides: all but the hidden row id."""
+    return [column for column in relation.columns if column.name != ROW_ID]
+
+
+def target_columns(relation: Relation, names: Sequence[str]) -> list[Column]:
+    if not names:
+        return [column for column in relation.visible_columns if column.generated is None]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise DuplicateColumn(f'column "{twice}" specified more than once')
+    columns = [relation.column(name) for name in names]
+    for column in columns:
+        if column.generated is not None or column.hidden:
+            raise InvalidDefinition(
+                f'cannot insert a value into column "{column.name}"', hint="it is computed; leave it out"
+            )
+    return columns
+
+
+# --- INSERT … VALUES --------------------------------------------------------------------------------------------
+
+
+def insert_values(engine: Engine, relation: Relation, statement: ast.Insert) -> InsertRows:
+    targets = target_columns(relation, statement.columns)
+    cells = [_row_cells(row, targets, explicit=bool(statement.columns)) for row in statement.rows or ()]
+    columns = stored_columns(relation)
+    table = _constant_rows(columns, targets, cells)
+    if table is None:
+        with spark_errors("INSERT"):
+            table = _evaluated_rows(engine, relation, columns, targets, cells)
+    check_not_null(relation, table)
+    return InsertRows(rows=table)
+
+
+def _row_cells(row: Sequence[exp.Expression], targets: Sequence[Column], *, explicit: bool) -> list[Any]:
+    if len(row) > len(targets):
+        raise SqlSyntaxError("INSERT has more expressions than target columns")
+    if len(row) < len(targets) and explicit:
+        raise SqlSyntaxError("INSERT has more target columns than expressions")
+    cells: list[Any] = [_DEFAULT if _is_default(cell) else cell for cell in row]
+    return cells + [_DEFAULT] * (len(targets) - len(row))
+
+
+def _is_default(cell: exp.Expression) -> bool:
+    return isinstance(cell, exp.Var) and cell.name.upper() == "DEFAULT"
+
+
+def _constant_rows(columns: list[Column], targets: list[Column], cells: list[list[Any]]) -> pa.Table | None:
+    """The rows, if every value is a plain constant: no Spark needed."""
+    positions = {column.name: index for index, column in enumerate(targets)}
+    arrays = []
+    for column in columns:
+        if column.generated is not None:
+            return None
+        at = positions.get(column.name)
+        default = _constant_default(column)
+        values = []
+        for row in cells:
+            cell = _DEFAULT if at is None else row[at]
+            value = default if cell is _DEFAULT else constant(cell, column.type)
+            if value is NOT_CONSTANT:
+                return None
+            values.append(value)
+        try:
+            arrays.append(pa.array(values, column.type.arrow))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
+            return None
+    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _constant_default(column: Column) -> Any:
+    return None if column.default is None else constant(parse_expression(column.default), column.type)
+
+
+def _evaluated_rows(
+    engine: Engine, relation: Relation, columns: list[Column], targets: list[Column], cells: list[list[Any]]
+) -> pa.Table:
+    """The rows, evaluated by Spark."""
+    given = [column for column in columns if column.generated is None]
+    positions = {column.name: index for index, column in enumerate(targets)}
+
+    def cell_sql(column: Column, row: list[Any]) -> str:
+        at = positions.get(column.name)
+        if at is None or row[at] is _DEFAULT:
+            return expression_sql(column.default or exp.Null(), (), relation, column)
+        return expression_sql(row[at], (), relation, column)
+
+    # Not Spark's VALUES: it hides what goes wrong in a cell behind an error of its own.
+    lines = [
+        "struct(" + ", ".join(f"{cell_sql(column, row)} AS {quote_spark(column.name)}" for column in given) + ")"
+        for row in cells
+    ]
+    frame = engine.spark.sql(f"SELECT inline(array({', '.join(lines)}))")
+    table = frame.selectExpr(*_with_generated(relation, columns)).toArrow()
+    return table.cast(pa.schema([pa.field(column.name, column.type.arrow) for column in columns]))
+
+
+def _with_generated(relation: Relation, columns: list[Column]) -> list[str]:
+    given = [column for column in columns if column.generated is None]
+    return [
+        quote_spark(column.name)
+        if column.generated is None
+        else f"{expression_sql(column.generated, given, relation, column)} AS {quote_spark(column.name)}"
+        for column in columns
+    ]
+
+
+def check_not_null(relation: Relation, table: pa.Table) -> None:
+    for column in relation.columns:
+        if not column.nullable and column.name in table.column_names and table[column.name].null_count:
+            raise NotNullViolation(_null_message(relation, column))
+
+
+def _null_message(relation: Relation, column: Column) -> str:
+    return f'null value in column "{column.name}" of relation "{relation.name}" violates not-null constraint'
+
+
+# --- INSERT … SELECT --------------------------------------------------------------------------------------------
+
+
+def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> InsertFrame:
+    targets = target_columns(relation, statement.columns)
+
+    def build(state: Manifest) -> DataFrame:
+        bound = bind_query(statement.query, state.catalog)
+        frame, types = query_frame(engine, state, bound)
+        if len(types) > len(targets):
+            raise SqlSyntaxError("INSERT has more expressions than target columns")
+        if len(types) < len(targets) and statement.columns:
+            raise SqlSyntaxError("INSERT has more target columns than expressions")
+        provided = {column.name: index for index, column in enumerate(targets[: len(types)])}
+        numbered = frame.toDF(*(f"c{index}" for index in range(len(types))))
+        columns = stored_columns(relation)
+        given = [column for column in columns if column.generated is None]
+        exprs = []
+        for column in given:
+            if column.name in provided:
+                at = provided[column.name]
+                sql = assign(Typed(f"c{at}", types[at]), column.type, column.name).sql
+            else:
+                sql = expression_sql(column.default or exp.Null(), (), relation, column)
+            exprs.append(f"{_required(relation, column, sql)} AS {quote_spark(column.name)}")
+        return numbered.selectExpr(*exprs).selectExpr(*_with_generated(relation, columns))
+
+    build(engine.committed)  # what is wrong with the query is said before it waits for an epoch
+    return InsertFrame(build=build)
+
+
+def _required(relation: Relation, column: Column, sql: str) -> str:
+    if column.nullable:
+        return sql
+    return f"coalesce({sql}, CAST(raise_error({spark_string(_null_message(relation, column))}) AS {column.type.spark}))"
+
+
+# --- UPDATE and DELETE ------------------------------------------------------------------------------------------
+
+
+def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateFrame:
+    assigned: dict[str, exp.Expression] = {}
+    for name, expression in statement.assignments:
+        column = relation.column(name)
+        if name in assigned:
+            raise DuplicateColumn(f'multiple assignments to same column "{name}"')
+        if column.generated is not None or column.hidden:
+            raise InvalidDefinition(f'column "{name}" can only be updated to DEFAULT', hint="it is computed")
+        assigned[name] = expression
+    fields = [_new_value(relation, column, assigned.get(column.name), statement.alias) for column in relation.columns]
+    generated = [column for column in relation.columns if column.generated is not None]
+    keys = {key.name for key in relation.pk}
+
+    def build(state: Manifest) -> DataFrame:
+        rows = _affected(engine, state, relation, statement.where, statement.alias)
+        old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS old"
+        changed = rows.selectExpr(old, *fields)
+        if generated:
+            columns = [
+                f"{expression_sql(column.generated, relation.columns, relation, column)} AS {quote_spark(column.name)}"
+                if column.generated is not None
+                else quote_spark(column.name)
+                for column in relation.columns
+            ]
+            changed = changed.selectExpr("old", *columns)
+        new = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
+        return changed.selectExpr("old", f"struct({new}) AS new")
+
+    with spark_errors("UPDATE"):
+        build(engine.committed)
+    return UpdateFrame(build=build, deletes=False, moves_key=bool(keys & assigned.keys()))
+
+
+def _new_value(relation: Relation, column: Column, expression: exp.Expression | None, alias: str | None) -> str:
+    name = quote_spark(column.name)
+    if expression is None:
+        return name if column.generated is None else f"CAST(NULL AS {column.type.spark}) AS {name}"
+    if _is_default(expression):
+        sql = expression_sql(column.default or exp.Null(), (), relation, column)
+    else:
+        bound = bind_expression(expression, relation.columns, alias or relation.name)
+        sql = assign(Expressions(qualified=False).value(bound), column.type, column.name).sql
+    return f"{_required(relation, column, sql)} AS {name}"
+
+
+def delete(engine: Engine, relation: Relation, statement: ast.Delete) -> UpdateFrame:
+    def build(state: Manifest) -> DataFrame:
+        rows = _affected(engine, state, relation, statement.where, statement.alias)
+        names = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
+        return rows.selectExpr(f"struct({names}) AS old")
+
+    with spark_errors("DELETE"):
+        build(engine.committed)
+    return UpdateFrame(build=build, deletes=True)
+
+
+def _affected(
+    engine: Engine, state: Manifest, relation: Relation, where: exp.Expression | None, alias: str | None
+) -> DataFrame:
+    """The table's rows that a WHERE selects: by a lookup where it names keys, else by a scan."""
+    runs = state.runs.get(relation.id, ())
+    layout = Layout.of(relation)
+    keys = None if where is None else pinned_keys(relation, where)
+    if keys is not None:
+        keyed = with_vnode(layout, pa.table(keys))
+        found = lookup(engine.spark, engine.storage.uri(""), layout, runs, keyed, engine.indexes)
+        frame = engine.spark.createDataFrame(found.select(layout.names), schema=layout.row_ddl)
+    else:
+        frame = engine.frames.frame(relation, runs)
+    if where is None:
+        return frame
+    bound = bind_expression(where, relation.columns, alias or relation.name)
+    return frame.where(Expressions(qualified=False).boolean("WHERE", bound))
+
+
+def pinned_keys(relation: Relation, where: exp.Expression) -> dict[str, pa.Array] | None:
+    """The keys that a condition names, if it can hold for no other: ``id = 1 AND …`` or ``id IN (1, 2)``."""
+    layout = Layout.of(relation)
+    values: dict[str, list[Any]] = {}
+    for part in where.flatten() if isinstance(where, exp.And) else [where]:
+        part = part.unnest()
+        column, found = None, None
+        if isinstance(part, exp.EQ):
+            sides = (part.this, part.expression)
+            column, other = sides if isinstance(sides[0], exp.Column) else sides[::-1]
+            found = [other]
+        elif isinstance(part, exp.In) and not part.args.get("query") and part.expressions:
+            column, found = part.this, part.expressions
+        if not isinstance(column, exp.Column) or column.name not in layout.key_names or column.name in values:
+            continue
+        kind = layout.types[column.name]
+        try:
+            constants = [constant(each, kind) for each in found]
+        except DataError:
+            continue
+        if all(each is not NOT_CONSTANT for each in constants):
+            values[column.name] = [each for each in constants if each is not None]
+    if set(values) != set(layout.key_names) or any(len(v) != 1 for v in values.values()) and len(values) > 1:
+        return None
+    return {name: pa.array(values[name], layout.types[name].arrow) for name in layout.key_names}

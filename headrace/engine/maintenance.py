@@ -1,0 +1,155 @@
+"""Background work on a warehouse: merging runs, forgetting old epochs, removing files that nothing names.
+
+A merge reads runs that never change, writes new files, and takes effect at a barrier like any mutation; epochs go on
+meanwhile. If the runs it merged are gone by then (their relation was dropped, say), its files are orphans and are
+removed with the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.failpoints import failpoint
+from headrace.engine.spark import spark_errors
+from headrace.errors import EngineClosed, HeadraceError
+from headrace.state.compaction import Choice, choose, whole
+from headrace.state.layout import Layout
+from headrace.state.manifest import Manifest
+from headrace.state.ranges import MergeRange, merge_ranges
+from headrace.state.runs import Run
+from headrace.state.vacuum import unreferenced
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+log = logging.getLogger("headrace")
+
+VACUUM_SECONDS = 60
+GRACE_SECONDS = 600
+"""A file younger than this may belong to an epoch that is being written right now."""
+
+
+class Maintenance:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._wake = threading.Event()
+        self._stopping = False
+        self._merging = threading.Lock()
+        self._vacuumed_at = time.monotonic()
+        self.compactions = 0
+        self._thread = threading.Thread(target=self._loop, name="headrace-maintenance", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while True:
+            self._wake.wait(VACUUM_SECONDS)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                if self._engine.parameter("compaction"):
+                    self._compact_where_due()
+                if time.monotonic() - self._vacuumed_at > VACUUM_SECONDS:
+                    self.vacuum()
+            except EngineClosed:
+                return
+            except HeadraceError as error:
+                # Merging only makes reading cheaper: it can wait, and will be tried again after the next commit.
+                log.warning("background work failed and is put off: %s", error.message)
+            except Exception:
+                log.exception("background work failed and is put off")
+
+    # --- merging -----------------------------------------------------------------------------------------------
+
+    def _compact_where_due(self) -> None:
+        for relation_id, runs in self._engine.committed.runs.items():
+            if self._stopping:
+                return
+            if (choice := choose(runs)) is not None:
+                self._merge(relation_id, choice)
+
+    def compact(self, relation_id: int) -> bool:
+        """Merges all runs of a relation now."""
+        choice = whole(self._engine.committed.runs.get(relation_id, ()))
+        if choice is not None:
+            self._merge(relation_id, choice)
+        return choice is not None
+
+    def _merge(self, relation_id: int, choice: Choice) -> None:
+        engine = self._engine
+        with self._merging:
+            manifest = engine.committed
+            relation = manifest.catalog.relations.get(relation_id)
+            by_id = {run.id: run for run in manifest.runs.get(relation_id, ())}
+            if relation is None or any(id not in by_id for id in choice.inputs):
+                return
+            inputs = [by_id[id] for id in choice.inputs]
+            body = MergeRange(root=engine.storage.uri(""), layout=Layout.of(relation), policy=None, bottom=choice.bottom)
+            with spark_errors(f'merging runs of "{relation.name}"'):
+                files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
+            merged = Run(
+                id=uuid.uuid4().hex,
+                first_epoch=inputs[0].first_epoch,
+                last_epoch=inputs[-1].last_epoch,
+                level=choice.level,
+                files=tuple(files),
+            )
+            failpoint("after_merge")
+            engine.coordinator.mutate(_replacing(relation_id, choice.inputs, merged), f"merging runs of {relation.name}")
+            self.compactions += 1
+
+    # --- forgetting --------------------------------------------------------------------------------------------
+
+    def vacuum(self) -> int:
+        """Forgets epochs beyond the retention and removes files that no kept epoch names; answers how many."""
+        engine = self._engine
+        self._vacuumed_at = time.monotonic()
+        horizon = time.time_ns() // 1000 - engine.parameter("retention") * 1000
+        engine.coordinator.mutate(_forgetting(horizon), "VACUUM")
+        oldest = engine.committed.history[0][0]
+        engine.store.prune(oldest)
+        failpoint("inside_vacuum")
+        kept = [*engine.store.replay(oldest), engine.coordinator.working]
+        found = ((entry.name, entry.mtime) for entry in engine.storage.walk("data"))
+        doomed = unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=time.time())
+        engine.storage.delete(doomed)
+        return len(doomed)
+
+
+def _replacing(relation_id: int, inputs: tuple[str, ...], merged: Run) -> Any:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, bool]:
+        runs = state.runs.get(relation_id, ())
+        ids = [run.id for run in runs]
+        if any(id not in ids for id in inputs):
+            return state, False
+        at = ids.index(inputs[0])
+        after = [run for run in runs if run.id not in inputs]
+        if merged.files:
+            after.insert(at, merged)
+        return dataclasses.replace(state, runs=state.runs | {relation_id: tuple(after)}), True
+
+    return apply
+
+
+def _forgetting(horizon: int) -> Any:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
+        kept = [moment for moment in state.history if moment[2] >= horizon] or state.history[-1:]
+        return state.forget_before(kept[0][0]), None
+
+    return apply

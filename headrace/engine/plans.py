@@ -1,0 +1,61 @@
+"""Queries and views on Spark: a bound query as a DataFrame, a view's plan from its stored text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from sqlglot import exp
+
+from headrace.catalog import Catalog, Column, Relation
+from headrace.engine.spark import spark_errors
+from headrace.plan.build import build, output_types
+from headrace.plan.keys import StreamKey, stream_key
+from headrace.plan.nodes import Node
+from headrace.sql.bind import BoundQuery, bind_query
+from headrace.sql.dialect import parse_query
+from headrace.sql.translate import to_spark
+from headrace.state.manifest import Manifest
+from headrace.types import SqlType
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+
+def query_frame(engine: Engine, state: Manifest, bound: BoundQuery) -> tuple[DataFrame, list[SqlType]]:
+    """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text."""
+    frames = {
+        state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations
+    }
+    with spark_errors("the query"), engine.frames.named(frames) as names:
+        frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
+    return frame, [kind or SqlType("varchar") for kind in bound.types]
+
+
+
+def describe_view(query: exp.Expression, catalog: Catalog, names: Sequence[str] = ()) -> tuple[BoundQuery, StreamKey, tuple[Column, ...]]:
+    """What a materialized view on the query would be: the bound query, its plan with a key, and its columns."""
+    bound = bind_query(query, catalog)
+    node = build(bound, catalog, names or None)
+    key = stream_key(node, catalog)
+    types = output_types(key.plan, catalog)
+    hidden = dict(key.hidden)
+    columns = tuple(Column(name=name, type=types[name], hidden=name in hidden) for name in key.plan.output)
+    return bound, key, columns
+
+
+def plan_of(view: Relation, catalog: Catalog) -> Node:
+    """The plan of a stored view."""
+    upstream = tuple(catalog.relations[id] for id in view.depends_on if id in catalog.relations)
+    return _plan(view, upstream)
+
+
+@lru_cache(maxsize=1024)
+def _plan(view: Relation, upstream: tuple[Relation, ...]) -> Node:
+    # The arguments are all that the plan depends on; a catalog of just them binds the same.
+    catalog = Catalog({relation.id: relation for relation in upstream})
+    names = [column.name for column in view.visible_columns]
+    return describe_view(parse_query(view.query), catalog, names)[1].plan
+

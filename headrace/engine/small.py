@@ -1,0 +1,114 @@
+"""Small writes: the delta of rows that came through the driver, given the old rows of their keys.
+
+Several statements of one epoch are applied in order, so what the second does to a key sees what the first did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headrace.errors import UniqueViolation
+from headrace.state.layout import Layout
+from headrace.state.runs import VNODE, WEIGHT
+from headrace.state.vnode import vnodes_of
+
+_ABSENT = -1
+
+
+def with_vnode(layout: Layout, rows: pa.Table) -> pa.Table:
+    kinds = [layout.types[name] for name in layout.distribution]
+    return rows.append_column(VNODE, pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16()))
+
+
+class KeyedChanges:
+    """Collects what an epoch does to the keys of one table.
+
+    ``old`` holds the live rows of every key that will be touched, in the stored schema.
+    """
+
+    def __init__(self, layout: Layout, policy: str, old: pa.Table):
+        self._layout = layout
+        self._policy = policy
+        self._old = old.select([*layout.names, VNODE])
+        self._tables = [self._old]
+        self._total = self._old.num_rows
+        self._before = {key: index for index, key in enumerate(layout.encode(self._old))}
+        self._now: dict[bytes, int] = dict(self._before)
+        """key → position of its row in the concatenation of all tables, or absent"""
+
+    def insert(self, rows: pa.Table) -> int:
+        """Rows with their vnode; answers how many were taken."""
+        keys = self._layout.encode(rows)
+        base = self._append(rows)
+        taken = 0
+        for index, key in enumerate(keys):
+            held = self._now.get(key, _ABSENT)
+            if held != _ABSENT and self._policy == "ignore":
+                continue
+            taken += 1
+            if held != _ABSENT and self._policy == "update_if_not_null":
+                self._now[key] = self._append(self._fill(rows.slice(index, 1), held))
+            else:
+                self._now[key] = base + index
+        return taken
+
+    def delete(self, rows: pa.Table) -> None:
+        for key in self._layout.encode(rows):
+            self._now[key] = _ABSENT
+
+    def replace(self, old: pa.Table, new: pa.Table) -> None:
+        """UPDATE: every old row goes before any new row comes, so keys may be swapped among the rows."""
+        self.delete(old)
+        base = self._append(new)
+        for index, key in enumerate(self._layout.encode(new)):
+            if self._now.get(key, _ABSENT) != _ABSENT:
+                values = ", ".join(str(new[name][index].as_py()) for name in self._layout.key_names)
+                raise UniqueViolation(
+                    f"duplicate key value violates the primary key: ({', '.join(self._layout.key_names)})=({values}) already exists"
+                )
+            self._now[key] = base + index
+
+    def delta(self) -> pa.Table:
+        """Retractions and puts: the table's columns, vnode and weight. Unsorted; unchanged rows are left out."""
+        everything = pa.concat_tables(self._tables)
+        retracted, put = [], []
+        for key, now in self._now.items():
+            before = self._before.get(key, _ABSENT)
+            if before != now:
+                if before != _ABSENT:
+                    retracted.append(before)
+                if now != _ABSENT:
+                    put.append(now)
+        positions = pa.array(retracted + put, pa.int64())
+        weights = pa.array([-1] * len(retracted) + [1] * len(put), pa.int8())
+        return everything.take(positions).append_column(WEIGHT, weights)
+
+    def _append(self, rows: pa.Table) -> int:
+        base = self._total
+        self._tables.append(rows.select(self._old.column_names).cast(self._old.schema))
+        self._total += rows.num_rows
+        return base
+
+    def _fill(self, row: pa.Table, held: int) -> pa.Table:
+        """The new row with its NULLs taken from the row it overwrites."""
+        at = held
+        for table in self._tables:
+            if at < table.num_rows:
+                previous = table.slice(at, 1)
+                break
+            at -= table.num_rows
+        columns = [previous[name] if row[name].null_count else row[name] for name in self._old.column_names]
+        return pa.Table.from_arrays([column.combine_chunks() for column in columns], schema=self._old.schema)
+
+
+def keys_of(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+    """The distinct keys of some rows, with their vnodes: what to look up."""
+    keys = pa.concat_tables([table.select([*layout.key_names, VNODE]) for table in tables])
+    seen: dict[bytes, int] = {}
+    for index, key in enumerate(layout.encode(keys)):
+        seen.setdefault(key, index)
+    return keys.take(pa.array(list(seen.values()), pa.int64()))
+
+

@@ -1,0 +1,210 @@
+"""The Spark session that Headrace works on, and what its errors mean to a user.
+
+A session of its own (``newSession``) shares the application with the user's session, if there is one, but not its
+settings: PostgreSQL's semantics need ANSI mode, UTC and case-sensitive names, and the user's session keeps its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import SparkSession
+
+from headrace.engine.java import require_java
+from headrace.errors import (
+    DataError,
+    DuplicateColumn,
+    EnvironmentProblem,
+    EpochFailed,
+    HeadraceError,
+    TypeMismatch,
+    UndefinedColumn,
+    Unsupported,
+)
+from headrace.sql.session import SPARK_SETTINGS
+
+SESSION_SETTINGS = SPARK_SETTINGS | {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Runs are listed by the manifest; asking storage for them in a Spark job of its own would cost more than reading.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    # Epochs are small and their shapes known: re-planning at run time costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.legacy.parquet.nanosAsLong": "false",
+}
+
+
+def start_session(*, master: str | None = None, driver_memory: str | None = None) -> SparkSession:
+    """A new Spark application for an embedded engine."""
+    require_java(driver_memory=driver_memory)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
+    builder = (
+        SparkSession.builder.appName("headrace")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.driver.memory", driver_memory or "2g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
+        .config("spark.sql.warehouse.dir", "/nonexistent/headrace-uses-no-spark-warehouse")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+    )
+    if master is None and not os.environ.get("SPARK_MASTER"):
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    if master is None or not master.startswith("local"):
+        # On a cluster the driver's address is Spark's to find.
+        for setting in ("spark.driver.bindAddress", "spark.driver.host"):
+            builder._options.pop(setting, None)
+    with tempfile.TemporaryFile() as java_output:
+        try:
+            with _stderr_into(java_output.fileno()):
+                return builder.getOrCreate()
+        except Exception as error:
+            java_output.seek(0)
+            said = java_output.read().decode(errors="replace").strip().splitlines()
+            reason = next((line for line in said if "rror" in line), _first_line(error))
+            raise EnvironmentProblem(f"Spark did not start: {reason}", hint="check Java, memory and --master") from error
+
+
+@contextmanager
+def _stderr_into(descriptor: int) -> Iterator[None]:
+    """What the JVM says on starting (it inherits our stderr) is for us to read, not for the user's terminal."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """A session with Headrace's settings on the user's application."""
+    # Spark's Python side logs every error that it raises; we raise it too, to somebody who can act on it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    ship_package(spark)
+    session = spark.newSession()
+    for name, value in SESSION_SETTINGS.items():
+        session.conf.set(name, value)
+    parallelism = session.sparkContext.defaultParallelism
+    session.conf.set("spark.sql.shuffle.partitions", str(max(2, parallelism)))
+    return session
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Gives executors the code of our tasks, so that nothing of ours has to be installed there."""
+    context = spark.sparkContext
+    if getattr(context, "_headrace_shipped", False):
+        return
+    package = Path(__file__).parent.parent
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*.py")):
+            archive.write(path, path.relative_to(package.parent))
+    folder = tempfile.mkdtemp(prefix="headrace-")
+    file = Path(folder) / "headrace_tasks.zip"
+    file.write_bytes(held.getvalue())
+    context.addPyFile(str(file))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors may fetch it as long as we live
+    context._headrace_shipped = True
+
+
+@contextmanager
+def spark_errors(doing: str) -> Iterator[None]:
+    """Turns Spark's errors into Headrace's; ``doing`` completes "while …" where the reason is not the user's."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise translate_error(error, doing) from error
+
+
+_DATA_MESSAGES = {
+    "DIVIDE_BY_ZERO": "division by zero",
+    "REMAINDER_BY_ZERO": "division by zero",
+    "INTERVAL_DIVIDED_BY_ZERO": "division by zero",
+}
+
+
+def translate_error(error: Exception, doing: str) -> HeadraceError:
+    condition, state, message = _spark_condition(error)
+    if condition is None or _is_python_worker(error):
+        if (known := _python_worker_error(error)) is not None:
+            return known
+        return EpochFailed(f"{doing} failed: {_first_line(error)}")
+    top = condition.split(".")[0]
+    if top.startswith("UNRESOLVED_COLUMN") or top == "UNRESOLVED_FIELD":
+        return UndefinedColumn(message)
+    if top in ("UNRESOLVED_ROUTINE", "UNSUPPORTED_FEATURE", "UNSUPPORTED_DATATYPE"):
+        name = re.search(r"routine `?([^`\s]+(?:`\.`[^`]+)*)`?", message)
+        if top == "UNRESOLVED_ROUTINE" and name is not None:
+            return Unsupported(f"function {name[1].replace('`', '').split('.')[-1]}() does not exist")
+        return Unsupported(message)
+    if top in ("COLUMN_ALREADY_EXISTS", "AMBIGUOUS_REFERENCE"):
+        return DuplicateColumn(message)
+    if top in _DATA_MESSAGES:
+        return DataError(_DATA_MESSAGES[top], sqlstate="22012")
+    if state is not None and (state.startswith("22") or state.startswith("21")):
+        return DataError(message, sqlstate=state)
+    if state is not None and state.startswith("42"):
+        return TypeMismatch(message)
+    return EpochFailed(f"{doing} failed: {message}")
+
+
+def _spark_condition(error: Exception) -> tuple[str | None, str | None, str]:
+    """Spark's error condition, SQLSTATE and message without the decoration."""
+    if not isinstance(error, PySparkException):
+        return None, None, ""
+    text = str(error)
+    condition = error.getCondition()
+    state = error.getSqlState()
+    if condition is None and (match := re.search(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\] ", text)):
+        condition = match[1]
+    if state is None and (match := re.search(r"SQLSTATE: ([0-9A-Z]{5})", text)):
+        state = match[1]
+    if condition is None:
+        return None, None, ""
+    message = text.partition(f"[{condition}] ")[2] or text
+    message = re.split(r"\s*SQLSTATE: |\n== SQL|;\n|\n\s*at |\nCaused by", message)[0].strip()
+    # What Spark advises is Spark's syntax, which a user of Headrace does not write.
+    message = re.split(r" (?:Use `|To return NULL|If necessary|Correct the value)", message)[0].strip()
+    return condition, state, message or condition
+
+
+def _is_python_worker(error: Exception) -> bool:
+    return isinstance(error, PythonException)
+
+
+def _python_worker_error(error: Exception) -> HeadraceError | None:
+    """An error that our own code raised inside a task: a full disk most of all."""
+    text = str(error)
+    if "No space left on device" in text:
+        return EnvironmentProblem("the disk is full: an epoch could not be written", hint="free some space; nothing was lost")
+    if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
+        return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Exception|Error): .+)$", text, flags=re.MULTILINE)
+    return (causes[-1] if causes else text.splitlines()[0])[:500]

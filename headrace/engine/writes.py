@@ -1,0 +1,191 @@
+"""Evaluating an epoch's writes: from what clients asked for to each table's delta, and on to the views."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.catalog import ROW_ID, Relation
+from headrace.engine.bulk import BulkWriter
+from headrace.engine.changes import SMALL_ROWS, InsertFrame, InsertRows, Outcome, UpdateFrame
+from headrace.engine.coordinator import Write
+from headrace.engine.derive import Deriver, TableDelta
+from headrace.engine.failpoints import failpoint
+from headrace.engine.small import KeyedChanges, keys_of, with_vnode
+from headrace.engine.spark import spark_errors
+from headrace.errors import UndefinedRelation, Unsupported
+from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache, lookup
+from headrace.state.manifest import Manifest
+from headrace.state.runs import VNODE, Run, RunFile
+from headrace.state.storage import Storage
+
+SMALL_PLAN_BYTES = 64 << 20
+"""INSERT … SELECT: what Spark expects to be larger goes to executors without trying the small way first."""
+
+# monotonically_increasing_id() counts from partition << 33.
+_PARTITION_IDS = 1 << 33
+
+
+class WriteEvaluator:
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+        self._spark = spark
+        self._root = storage.uri("")
+        self._indexes = indexes
+        self._bulk = BulkWriter(spark, storage, indexes)
+        self.deriver = Deriver(spark, self._root)
+
+    def __call__(self, state: Manifest, writes: Sequence[Write], epoch: int) -> tuple[Manifest, list[Outcome]]:
+        by_table: dict[int, list[int]] = {}
+        for position, write in enumerate(writes):
+            by_table.setdefault(write.table_id, []).append(position)
+        deltas: list[TableDelta] = []
+        outcomes: list[Outcome] = [Outcome() for _ in writes]
+        offsets = dict(state.offsets)
+        for table_id, positions in by_table.items():
+            relation = state.catalog.relations.get(table_id)
+            if relation is None:
+                raise UndefinedRelation("the table was dropped while the statement waited")
+            table = _Table(self, state, relation, offsets, epoch)
+            with spark_errors(f'writing to table "{relation.name}"'):
+                delta, answers = table.evaluate([writes[position].change for position in positions])
+            deltas.append(delta)
+            for position, answer in zip(positions, answers, strict=True):
+                outcomes[position] = answer
+        failpoint("before_write")
+        with spark_errors("writing an epoch"):
+            written = self.deriver.write(state.catalog, deltas, epoch=epoch)
+        failpoint("after_write")
+        return dataclasses.replace(add_runs(state, written, epoch), offsets=offsets), outcomes
+
+
+def add_runs(state: Manifest, written: dict[int, list[RunFile]], epoch: int) -> Manifest:
+    runs = dict(state.runs)
+    for relation_id, files in written.items():
+        if files:
+            run = Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, level=0, files=tuple(files))
+            runs[relation_id] = (*runs.get(relation_id, ()), run)
+    return dataclasses.replace(state, runs=runs)
+
+
+class _Table:
+    """One table in one epoch."""
+
+    def __init__(self, owner: WriteEvaluator, state: Manifest, relation: Relation, offsets: dict[str, Any], epoch: int):
+        self._owner = owner
+        self._state = state
+        self._relation = relation
+        self._layout = Layout.of(relation)
+        self._offsets = offsets
+        self._epoch = epoch
+        self._runs = state.runs.get(relation.id, ())
+        self._generated_key = relation.column(ROW_ID).hidden if self._layout.key_names == [ROW_ID] else False
+
+    def evaluate(self, changes: Sequence) -> tuple[TableDelta, list[Outcome]]:
+        first = changes[0]
+        if isinstance(first, InsertRows):
+            return self._insert_rows(changes)
+        if isinstance(first, InsertFrame):
+            return self._insert_frame(first)
+        return self._update(first)
+
+    # --- small -------------------------------------------------------------------------------------------------
+
+    def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
+        tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
+        changed = self._keyed(tables, fresh=self._generated_key)
+        outcomes = [
+            Outcome(count=changed.insert(table), rows=table.drop_columns([VNODE])) for table in tables
+        ]
+        return TableDelta(relation=self._relation, rows=changed.delta()), outcomes
+
+    def _keyed(self, tables: Sequence[pa.Table], *, fresh: bool) -> KeyedChanges:
+        """The changes collector, with the old rows of the tables' keys. ``fresh`` keys cannot exist."""
+        old = self._layout.stored_schema.empty_table()
+        if not fresh and self._runs:
+            keys = keys_of(self._layout, tables)
+            old = lookup(self._owner._spark, self._owner._root, self._layout, self._runs, keys, self._owner._indexes)
+        return KeyedChanges(self._layout, self._relation.on_conflict, old)
+
+    def _with_row_id(self, rows: pa.Table) -> pa.Table:
+        if not self._generated_key:
+            return rows
+        base = self._take_row_ids(rows.num_rows)
+        ids = pa.array(range(base, base + rows.num_rows), pa.int64())
+        return rows.append_column(ROW_ID, ids).select(self._layout.names)
+
+    def _take_row_ids(self, count: int) -> int:
+        name = f"row_id:{self._relation.id}"
+        base = self._offsets.get(name, 0)
+        self._offsets[name] = base + count
+        return base
+
+    # --- INSERT … SELECT ---------------------------------------------------------------------------------------
+
+    def _insert_frame(self, change: InsertFrame) -> tuple[TableDelta, list[Outcome]]:
+        frame = change.build(self._state)
+        if _expected_bytes(frame) <= SMALL_PLAN_BYTES:
+            rows = frame.limit(SMALL_ROWS + 1).toArrow()
+            if rows.num_rows <= SMALL_ROWS:
+                schema = pa.schema([self._layout.row_schema.field(name) for name in rows.column_names])
+                return self._insert_rows([InsertRows(rows=rows.cast(schema))])
+        if self._generated_key:
+            partitions = frame.rdd.getNumPartitions()
+            base = self._take_row_ids(partitions * _PARTITION_IDS)
+            frame = frame.selectExpr("*", f"{base} + monotonically_increasing_id() AS {ROW_ID}")
+        old_runs = () if self._generated_key else self._runs
+        files = self._owner._bulk.insert(
+            self._layout, frame, epoch=self._epoch, policy=self._relation.on_conflict, old_runs=old_runs
+        )
+        return self._written(files, sum(file.rows - file.retractions for file in files))
+
+    def _written(self, files: list[RunFile], count: int) -> tuple[TableDelta, list[Outcome]]:
+        return TableDelta(relation=self._relation, files=tuple(files)), [Outcome(count=count, files=files)]
+
+    # --- UPDATE and DELETE -------------------------------------------------------------------------------------
+
+    def _update(self, change: UpdateFrame) -> tuple[TableDelta, list[Outcome]]:
+        frame = change.build(self._state)
+        rows = frame.limit(SMALL_ROWS + 1).toArrow()
+        if rows.num_rows > SMALL_ROWS:
+            if change.moves_key:
+                raise Unsupported(
+                    f'UPDATE of primary key columns of "{self._relation.name}" over more than {SMALL_ROWS} rows',
+                    hint="update fewer rows at a time",
+                )
+            files = self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=change.deletes)
+            weight = sum(file.retractions for file in files)
+            return self._written(files, weight)
+        old = self._unpacked(rows, "old")
+        new = old if change.deletes else self._unpacked(rows, "new")
+        if change.moves_key:
+            changed = self._keyed([old, new], fresh=False)
+        else:
+            changed = KeyedChanges(self._layout, "overwrite", with_stored(self._layout, old))
+        if change.deletes:
+            changed.delete(old)
+        else:
+            changed.replace(old, new)
+        outcome = Outcome(count=rows.num_rows, rows=new.drop_columns([VNODE]))
+        return TableDelta(relation=self._relation, rows=changed.delta()), [outcome]
+
+    def _unpacked(self, rows: pa.Table, name: str) -> pa.Table:
+        struct = rows[name].combine_chunks()
+        if isinstance(struct, pa.ChunkedArray):
+            struct = pa.concat_arrays(struct.chunks) if struct.num_chunks else pa.array([], struct.type)
+        columns = [struct.field(column) for column in self._layout.names]
+        table = pa.Table.from_arrays(columns, names=self._layout.names).cast(self._layout.row_schema)
+        return with_vnode(self._layout, table)
+
+
+def with_stored(layout: Layout, rows: pa.Table) -> pa.Table:
+    return rows.select([*layout.names, VNODE])
+
+
+def _expected_bytes(frame: DataFrame) -> int:
+    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))

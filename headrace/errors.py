@@ -1,0 +1,155 @@
+"""Errors that say whose fault it is, what to do, and whether to retry.
+
+Every error carries a SQLSTATE (so that a wire protocol can pass it on), an optional hint (what to do) and an
+optional position (1-based character offset into the statement). All of them survive pickling, because some are
+raised in Spark's Python workers.
+
+>>> str(UndefinedRelation("relation \\"t\\" does not exist", hint="SHOW TABLES lists what there is"))
+'relation "t" does not exist\\nHINT: SHOW TABLES lists what there is'
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """Base of all errors that Headrace raises on purpose."""
+
+    sqlstate = "XX000"
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str | None = None, position: int | None = None):
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.position = position
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nHINT: {self.hint}"
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self.message, self.hint, self.position)
+
+
+def _rebuild(cls: type[HeadraceError], message: str, hint: str | None, position: int | None) -> HeadraceError:
+    return cls(message, hint=hint, position=position)
+
+
+# --- the statement is wrong -------------------------------------------------------------------------------------
+
+
+class SqlSyntaxError(HeadraceError):
+    sqlstate = "42601"
+
+
+class Unsupported(HeadraceError):
+    """Understood, but not something Headrace does; the message names the construct."""
+
+    sqlstate = "0A000"
+
+
+class UndefinedRelation(HeadraceError):
+    sqlstate = "42P01"
+
+
+class UndefinedColumn(HeadraceError):
+    sqlstate = "42703"
+
+
+class UndefinedParameter(HeadraceError):
+    sqlstate = "42704"
+
+
+class DuplicateRelation(HeadraceError):
+    sqlstate = "42P07"
+
+
+class DuplicateColumn(HeadraceError):
+    sqlstate = "42701"
+
+
+class WrongObjectKind(HeadraceError):
+    sqlstate = "42809"
+
+
+class TypeMismatch(HeadraceError):
+    sqlstate = "42804"
+
+
+class InvalidDefinition(HeadraceError):
+    sqlstate = "42P16"
+
+
+class InvalidParameterValue(HeadraceError):
+    sqlstate = "22023"
+
+
+class DependentObjects(HeadraceError):
+    sqlstate = "2BP01"
+
+
+# --- the data is wrong ------------------------------------------------------------------------------------------
+
+
+class DataError(HeadraceError):
+    """A value cannot be what the statement asks for: division by zero, overflow, a bad cast."""
+
+    sqlstate = "22000"
+
+    def __init__(self, message: str, *, hint: str | None = None, position: int | None = None, sqlstate: str | None = None):
+        super().__init__(message, hint=hint, position=position)
+        if sqlstate is not None:
+            self.sqlstate = sqlstate
+
+    def __reduce__(self):
+        return _rebuild_data_error, (type(self), self.message, self.hint, self.position, self.sqlstate)
+
+
+def _rebuild_data_error(cls, message, hint, position, sqlstate):
+    return cls(message, hint=hint, position=position, sqlstate=sqlstate)
+
+
+class NotNullViolation(HeadraceError):
+    sqlstate = "23502"
+
+
+class UniqueViolation(HeadraceError):
+    sqlstate = "23505"
+
+
+# --- the surroundings are wrong ---------------------------------------------------------------------------------
+
+
+class EnvironmentProblem(HeadraceError):
+    """Java, memory, disk or network: something outside Headrace must be fixed first."""
+
+    sqlstate = "58000"
+
+
+class StorageError(EnvironmentProblem):
+    sqlstate = "58030"
+    retryable = True
+
+
+class CorruptWarehouse(HeadraceError):
+    sqlstate = "XX001"
+
+
+class WarehouseInUse(HeadraceError):
+    sqlstate = "55006"
+
+
+class Fenced(HeadraceError):
+    """Another engine has taken the warehouse over; this one can commit nothing more."""
+
+    sqlstate = "57P02"
+
+
+class EpochFailed(HeadraceError):
+    """An epoch failed for a reason that is not the statement's; nothing of it is visible."""
+
+    sqlstate = "58000"
+    retryable = True
+
+
+class EngineClosed(HeadraceError):
+    sqlstate = "57P01"

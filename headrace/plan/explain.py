@@ -1,0 +1,87 @@
+"""A plan as text, in RisingWave's style.
+
+>>> from headrace.plan.nodes import Scan
+>>> print(explain(Scan(relation="t", relation_id=1, columns=("a",)), Catalog()))
+StreamTableScan { table: t, columns: [a], incremental: linear }
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.catalog import Catalog, KeyColumn
+from headrace.plan.keys import StreamKey
+from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
+from headrace.sql.dialect import print_sql
+from headrace.types import quote_sql
+
+
+def explain(plan: StreamKey | Node, catalog: Catalog) -> str:
+    """A view's plan: with StreamMaterialize on top if its key is given."""
+    if isinstance(plan, StreamKey):
+        return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, "", "└─")])
+    return "\n".join(_lines(plan, catalog, "", ""))
+
+
+def _materialize(key: StreamKey) -> str:
+    columns = [*map(quote_sql, key.visible), *(f"{quote_sql(name)}(hidden)" for name, _ in key.hidden)]
+    return _line(
+        "StreamMaterialize",
+        columns=_list(columns),
+        stream_key=_list(map(_key, key.pk)),
+        dist=_hash(key.distribution),
+    )
+
+
+def _lines(node: Node, catalog: Catalog, indent: str, branch: str) -> list[str]:
+    """The node and what is below it; branch is the line that leads to the node."""
+    lines = [indent + branch + _describe(node, catalog)]
+    below = indent + {"": "", "├─": "│ ", "└─": "  "}[branch]
+    for number, each in enumerate(node.inputs, 1):
+        lines += _lines(each, catalog, below, "└─" if number == len(node.inputs) else "├─")
+    return lines
+
+
+def _describe(node: Node, catalog: Catalog) -> str:
+    if isinstance(node, Scan):
+        fields = {"table": quote_sql(node.relation), "columns": _list(map(quote_sql, node.columns))}
+        relation = catalog.relations.get(node.relation_id)
+        if relation is not None:
+            fields |= {"pk": _list(map(_key, relation.pk)), "dist": _hash(relation.distribution)}
+        return _line("StreamTableScan", **fields)
+    if isinstance(node, Filter):
+        return _line("StreamFilter", predicate=sql(node.condition))
+    if isinstance(node, Project):
+        return _line("StreamProject", exprs=_list(_item(name, each) for name, each in node.columns))
+    assert isinstance(node, UnionAll)
+    return _line("StreamUnion", all="true")
+
+
+def _line(operator: str, **fields: str) -> str:
+    inner = ", ".join(f"{name}: {value}" for name, value in (fields | {"incremental": "linear"}).items())
+    return f"{operator} {{ {inner} }}"
+
+
+def _list(items) -> str:
+    return f"[{', '.join(items)}]"
+
+
+def _hash(columns: tuple[str, ...]) -> str:
+    return f"hash({', '.join(map(quote_sql, columns))})" if columns else "single"
+
+
+def _key(key: KeyColumn) -> str:
+    return quote_sql(key.name) + (" DESC" if key.descending else "")
+
+
+def _item(name: str, expression: exp.Expression) -> str:
+    text = sql(expression)
+    return text if text == quote_sql(name) else f"{text} as {quote_sql(name)}"
+
+
+def sql(expression: exp.Expression) -> str:
+    """An expression as a user would write it: names quoted only where they must be."""
+    copy = expression.copy()
+    for identifier in copy.find_all(exp.Identifier):
+        identifier.set("quoted", quote_sql(identifier.name) != identifier.name)
+    return print_sql(copy, identify=False)

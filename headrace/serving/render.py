@@ -1,0 +1,202 @@
+"""Values as text, exactly as PostgreSQL prints them.
+
+The shell, the golden SQL tests and everything that speaks to PostgreSQL clients print through here, so that one value
+looks the same everywhere. NULL has no text; it is None, and the caller decides how to show it.
+
+>>> from headrace.types import SqlType, array_of
+>>> render(True, SqlType("boolean"))
+'t'
+>>> render([1, None, 3], array_of(SqlType("integer")))
+'{1,NULL,3}'
+>>> kind = SqlType("struct", fields=(("id", SqlType("integer")), ("name", SqlType("varchar"))))
+>>> render({"id": 1, "name": "a b"}, kind)
+'(1,"a b")'
+
+Where Headrace's types differ from PostgreSQL's, so does the text:
+
+* An unconstrained ``numeric`` does not remember how many zeros were written after the point; none are printed.
+* An ``interval`` is a number of microseconds, so that 26 hours are ``1 day 02:00:00``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from headrace.types import DEFAULT_PRECISION, SqlType
+
+_NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
+_NEEDS_QUOTES_IN_STRUCT = re.compile(r'[(),"\\ \t\n\r\v\f]')
+
+
+def render(value: Any, kind: SqlType) -> str | None:
+    return None if value is None else renderer(kind)(value)
+
+
+def renderer(kind: SqlType) -> Callable[[Any], str]:
+    """The function that prints a non-NULL value of the type: look it up once per column, call it once per row."""
+    if kind.name == "numeric":
+        # 38 digits is what Spark gives to everything whose precision nobody chose, with a scale of its own making.
+        fixed = kind.precision is not None and kind.precision < DEFAULT_PRECISION
+        return _numeric if fixed else _numeric_without_trailing_zeros
+    if kind.name == "array":
+        return _array_renderer(kind.element)
+    if kind.name == "struct":
+        return _struct_renderer(kind.fields)
+    return _SIMPLE[kind.name]
+
+
+def _boolean(value: bool) -> str:
+    return "t" if value else "f"
+
+
+def _numeric(value: Decimal | int) -> str:
+    return format(value, "f")
+
+
+def _numeric_without_trailing_zeros(value: Decimal | int) -> str:
+    text = format(value, "f")
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _double(value: float) -> str:
+    return _float(value, repr(float(value)), largest_plain_exponent=15)
+
+
+def _real(value: float) -> str:
+    # The shortest text that reads back as the same 32-bit number; Python's repr knows only 64-bit ones.
+    if math.isfinite(value):
+        for digits in range(9):
+            shortest = f"{value:.{digits}e}"
+            if struct.pack("f", float(shortest)) == struct.pack("f", value):
+                return _float(value, shortest, largest_plain_exponent=6)
+    return _float(value, repr(value), largest_plain_exponent=6)
+
+
+def _float(value: float, shortest: str, *, largest_plain_exponent: int) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    sign, digits, exponent = Decimal(shortest).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    exponent = 0 if text == "0" else len(digits) + exponent - 1  # now: that of the first digit
+    minus = "-" if sign else ""
+    if -4 <= exponent < largest_plain_exponent:
+        if exponent < 0:
+            return f"{minus}0.{'0' * (-exponent - 1)}{text}"
+        whole, fraction = text[: exponent + 1].ljust(exponent + 1, "0"), text[exponent + 1 :]
+        return minus + whole + (f".{fraction}" if fraction else "")
+    fraction = f".{text[1:]}" if len(text) > 1 else ""
+    return f"{minus}{text[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def _bytea(value: bytes) -> str:
+    return "\\x" + bytes(value).hex()
+
+
+def _date(value: date) -> str:
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def _timestamp(value: datetime) -> str:
+    fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+    return f"{_date(value)} {value.hour:02d}:{value.minute:02d}:{value.second:02d}{fraction}"
+
+
+def _timestamptz(value: datetime) -> str:
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC)
+    return _timestamp(value) + "+00"
+
+
+def _interval(value: timedelta) -> str:
+    micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
+    days, rest = divmod(abs(micros), 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    parts = []
+    minus = "-" if micros < 0 else ""
+    if days:
+        parts.append(f"{minus}{days} day{'' if days == 1 and not minus else 's'}")
+    if rest or not days:
+        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+        parts.append(minus + clock + (f".{fraction:06d}".rstrip("0") if fraction else ""))
+    return " ".join(parts)
+
+
+def _jsonb(value: str) -> str:
+    try:
+        return _json(json.loads(value, parse_float=Decimal))
+    except ValueError:
+        return value
+
+
+def _json(value: Any) -> str:
+    """PostgreSQL's form of a jsonb value: one blank after `:` and `,`, shorter keys before longer ones."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: (len(encoded := key.encode()), encoded))
+        return "{" + ", ".join(f"{_json(key)}: {_json(value[key])}" for key in keys) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_json, value)) + "]"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _array_renderer(element: SqlType) -> Callable[[Any], str]:
+    inner = renderer(element)
+    nested = element.name == "array"  # an inner array is part of the same literal, not a quoted value in it
+
+    def item(value: Any) -> str:
+        if value is None:
+            return "NULL"
+        text = inner(value)
+        if nested or not (text == "" or text.upper() == "NULL" or _NEEDS_QUOTES_IN_ARRAY.search(text)):
+            return text
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    return lambda values: "{" + ",".join(map(item, values)) + "}"
+
+
+def _struct_renderer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[Any], str]:
+    columns = [(name, renderer(kind)) for name, kind in fields]
+
+    def item(value: Any, inner: Callable[[Any], str]) -> str:
+        if value is None:
+            return ""
+        text = inner(value)
+        if text and not _NEEDS_QUOTES_IN_STRUCT.search(text):
+            return text
+        return '"' + text.replace("\\", "\\\\").replace('"', '""') + '"'
+
+    def whole(value: Any) -> str:
+        # Arrow gives a struct as a dict, Spark as a Row, which is a tuple.
+        values = [value.get(name) for name, _ in columns] if isinstance(value, Mapping) else list(value)
+        return "(" + ",".join(item(each, inner) for each, (_, inner) in zip(values, columns, strict=True)) + ")"
+
+    return whole
+
+
+_SIMPLE: dict[str, Callable[[Any], str]] = {
+    "boolean": _boolean,
+    "smallint": str,
+    "integer": str,
+    "bigint": str,
+    "real": _real,
+    "double precision": _double,
+    "varchar": str,
+    "bytea": _bytea,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamptz,
+    "interval": _interval,
+    "jsonb": _jsonb,
+}

@@ -1,0 +1,110 @@
+"""What a statement answers: a command tag, and rows where it has any.
+
+Rows of a SELECT stay in Spark until they are asked for; they are of the epoch that was committed when it was run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.engine.spark import spark_errors
+from headrace.serving.output import write_table
+from headrace.types import SqlType, from_spark_json
+
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Result:
+    def __init__(
+        self,
+        tag: str,
+        *,
+        columns: Sequence[str] = (),
+        types: Sequence[SqlType] = (),
+        table: pa.Table | None = None,
+        frame: DataFrame | None = None,
+        spark: SparkSession | None = None,
+    ):
+        self._tag = tag
+        self.columns = list(columns)
+        self.types = list(types)
+        self._table = table
+        self._frame = frame
+        self._spark = spark
+
+    @staticmethod
+    def of_frame(frame: DataFrame, types: Sequence[SqlType] | None = None) -> Result:
+        fields = frame.schema.fields
+        if types is None:
+            types = [from_spark_json(field.dataType.jsonValue(), field.metadata) for field in fields]
+        return Result("SELECT", columns=[field.name for field in fields], types=types, frame=frame)
+
+    @staticmethod
+    def of_rows(
+        tag: str, columns: Sequence[tuple[str, SqlType]], rows: Sequence[Sequence[Any]], spark: SparkSession
+    ) -> Result:
+        arrays = [pa.array([row[index] for row in rows], kind.arrow) for index, (_, kind) in enumerate(columns)]
+        names = [name for name, _ in columns]
+        table = pa.Table.from_arrays(arrays, names=names)
+        return Result(tag, columns=names, types=[kind for _, kind in columns], table=table, spark=spark)
+
+    @property
+    def tag(self) -> str:
+        """PostgreSQL's command tag; a SELECT's holds its row count."""
+        if self._tag == "SELECT":
+            return f"SELECT {self.arrow().num_rows}"
+        return self._tag
+
+    def arrow(self) -> pa.Table:
+        if self._table is None:
+            if self._frame is None:
+                return pa.table({})
+            with spark_errors("the query"):
+                self._table = self._frame.toArrow()
+        return self._table
+
+    def rows(self) -> list[tuple]:
+        table = self.arrow()
+        columns = [column.to_pylist() for column in table.columns]
+        return list(zip(*columns, strict=True)) if columns else []
+
+    def pandas(self) -> pandas.DataFrame:
+        return self.arrow().to_pandas()
+
+    def spark(self) -> DataFrame:
+        if self._frame is not None:
+            return self._frame
+        if self._spark is None or not self.columns:
+            raise ValueError(f"{self._tag} answers no rows")
+        return self._spark.createDataFrame(self.arrow())
+
+    def show(self, limit: int | None = 100) -> None:
+        write_table(self if limit is None else _Head(self, limit), sys.stdout)
+
+    def __iter__(self) -> Iterator[tuple]:
+        return iter(self.rows())
+
+    def __len__(self) -> int:
+        return self.arrow().num_rows
+
+    def __repr__(self) -> str:
+        return f"<Result {self._tag}: {', '.join(self.columns)}>" if self.columns else f"<Result {self._tag}>"
+
+
+class _Head:
+    def __init__(self, result: Result, limit: int):
+        self.tag, self.columns, self.types = result._tag, result.columns, result.types
+        self._result, self._limit = result, limit
+
+    def rows(self) -> list[tuple]:
+        if self._result._table is None and self._result._frame is not None:
+            with spark_errors("the query"):
+                table = self._result._frame.limit(self._limit).toArrow()
+            return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
+        return self._result.rows()[: self._limit]

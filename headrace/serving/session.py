@@ -1,0 +1,270 @@
+"""A session: its variables, and what each statement does."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
+from headrace.config import PARAMETERS, find_parameter
+from headrace.engine import inserts
+from headrace.engine.changes import Outcome
+from headrace.engine.coordinator import Mutate
+from headrace.engine.definitions import Definitions
+from headrace.engine.engine import Engine
+from headrace.engine.plans import query_frame
+from headrace.engine.spark import spark_errors
+from headrace.errors import InvalidParameterValue, Unsupported, WrongObjectKind
+from headrace.plan.explain import explain
+from headrace.serving.result import Result
+from headrace.sql import statements as ast
+from headrace.sql.bind import bind_query, bind_returning
+from headrace.sql.parse import parse
+from headrace.sql.translate import to_spark
+from headrace.types import SqlType, quote_spark
+
+TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
+
+
+class Session:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._variables: dict[str, str] = {}
+        self._definitions = Definitions(engine)
+
+    def sql(self, text: str) -> Result:
+        """Runs all statements and answers the last one's result."""
+        result = Result("EMPTY")
+        for result in self.execute(text):
+            pass
+        return result
+
+    def execute(self, text: str) -> Iterator[Result]:
+        """Runs the statements one after the other; an error stops them, and what was done before stays done."""
+        for statement in parse(text):
+            yield self.run(statement)
+
+    @functools.singledispatchmethod
+    def run(self, statement: ast.Statement) -> Result:
+        raise Unsupported(f"{type(statement).__name__} is not supported")
+
+    # --- queries -----------------------------------------------------------------------------------------------
+
+    @run.register
+    def _select(self, statement: ast.Select) -> Result:
+        state = self._engine.snapshot(self._variable("query_epoch"))
+        bound = bind_query(statement.query, state.catalog)
+        if bound.as_of is not None:
+            state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
+            bound = bind_query(statement.query, state.catalog)
+        frame, types = query_frame(self._engine, state, bound)
+        return Result.of_frame(frame, types)
+
+    @run.register
+    def _explain(self, statement: ast.Explain) -> Result:
+        inner, state = statement.statement, self._engine.committed
+        if isinstance(inner, ast.CreateMaterializedView):
+            with spark_errors("EXPLAIN"):
+                _, key = self._definitions.materialized_view(inner, state, state.epoch)
+                text = explain(key, state.catalog)
+        elif isinstance(inner, ast.Select):
+            frame, _ = query_frame(self._engine, state, bind_query(inner.query, state.catalog))
+            with spark_errors("EXPLAIN"):
+                text = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
+        else:
+            raise Unsupported(
+                f"EXPLAIN of {type(inner).__name__} is not supported",
+                hint="EXPLAIN a query or CREATE MATERIALIZED VIEW",
+            )
+        return self._rows("EXPLAIN", [("QUERY PLAN", TEXT)], [(line,) for line in text.rstrip().splitlines()])
+
+    # --- writes ------------------------------------------------------------------------------------------------
+
+    @run.register
+    def _insert(self, statement: ast.Insert) -> Result:
+        relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
+        returning = self._returning(statement, relation)
+        if statement.rows is not None:
+            change = inserts.insert_values(self._engine, relation, statement)
+        else:
+            change = inserts.insert_query(self._engine, relation, statement)
+        return self._written("INSERT 0", relation, self._engine.write(relation.id, change), returning)
+
+    @run.register
+    def _update(self, statement: ast.Update) -> Result:
+        relation = inserts.writable_table(self._engine.committed, statement.table, "update")
+        returning = self._returning(statement, relation)
+        change = inserts.update(self._engine, relation, statement)
+        return self._written("UPDATE", relation, self._engine.write(relation.id, change), returning)
+
+    @run.register
+    def _delete(self, statement: ast.Delete) -> Result:
+        relation = inserts.writable_table(self._engine.committed, statement.table, "delete from")
+        returning = self._returning(statement, relation)
+        change = inserts.delete(self._engine, relation, statement)
+        return self._written("DELETE", relation, self._engine.write(relation.id, change), returning)
+
+    def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
+        """Bound before anything is written: a mistake in it must not come after the fact."""
+        alias = getattr(statement, "alias", None)
+        return bind_returning(statement.returning, relation.columns, relation.name, alias=alias)
+
+    def _written(self, tag: str, relation: Relation, outcome: Outcome, returning: list[tuple[str, Any]]) -> Result:
+        tag = f"{tag} {outcome.count}"
+        if not returning:
+            return Result(tag)
+        frame = self._engine.written_rows(relation, outcome)
+        exprs = [
+            f"{to_spark(expression.unalias(), qualified=False)} AS {quote_spark(name)}"
+            for name, expression in returning
+        ]
+        with spark_errors("RETURNING"):
+            result = Result.of_frame(frame.selectExpr(*exprs))
+            return Result(
+                tag, columns=result.columns, types=result.types, table=result.arrow(), spark=self._engine.spark
+            )
+
+    @run.register
+    def _flush(self, statement: ast.Flush) -> Result:
+        self._engine.coordinator.flush()
+        return Result("FLUSH")
+
+    @run.register
+    def _vacuum(self, statement: ast.Vacuum) -> Result:
+        self._engine.maintenance.vacuum()
+        return Result("VACUUM")
+
+    @run.register
+    def _compact(self, statement: ast.Compact) -> Result:
+        catalog = self._engine.committed.catalog
+        relations = [catalog.get(statement.name)] if statement.name else [each for each in catalog if each.stored]
+        for relation in relations:
+            self._engine.maintenance.compact(relation.id)
+        return Result("COMPACT")
+
+    # --- definitions -------------------------------------------------------------------------------------------
+
+    def _mutate(self, apply: Mutate, tag: str, what: str) -> Result:
+        answer = self._engine.coordinator.mutate(apply, what)
+        if isinstance(answer, Outcome):
+            return Result(f"SELECT {answer.count}")
+        result = Result(tag)
+        result.notice = answer if isinstance(answer, str) else None
+        return result
+
+    @run.register
+    def _create_table(self, statement: ast.CreateTable) -> Result:
+        return self._mutate(self._definitions.create_table(statement), "CREATE_TABLE", statement.name)
+
+    @run.register
+    def _create_table_as(self, statement: ast.CreateTableAs) -> Result:
+        return self._mutate(self._definitions.create_table_as(statement), "CREATE_TABLE", statement.name)
+
+    @run.register
+    def _create_view(self, statement: ast.CreateView) -> Result:
+        return self._mutate(self._definitions.create_view(statement), "CREATE_VIEW", statement.name)
+
+    @run.register
+    def _create_materialized_view(self, statement: ast.CreateMaterializedView) -> Result:
+        apply = self._definitions.create_materialized_view(statement)
+        return self._mutate(apply, "CREATE_MATERIALIZED_VIEW", statement.name)
+
+    @run.register
+    def _drop(self, statement: ast.Drop) -> Result:
+        tag = f"DROP_{statement.kind.upper().replace(' ', '_')}"
+        return self._mutate(self._definitions.drop(statement), tag, ", ".join(statement.names))
+
+    @run.register
+    def _rename(self, statement: ast.Rename) -> Result:
+        tag = f"ALTER_{statement.kind.upper().replace(' ', '_')}"
+        return self._mutate(self._definitions.rename(statement), tag, statement.name)
+
+    @run.register
+    def _comment(self, statement: ast.Comment) -> Result:
+        return self._mutate(self._definitions.comment(statement), "COMMENT", statement.name)
+
+    # --- parameters --------------------------------------------------------------------------------------------
+
+    @run.register
+    def _set(self, statement: ast.SetParameter) -> Result:
+        if statement.system:
+            return self._mutate(self._definitions.set_system(statement), "ALTER_SYSTEM", statement.name)
+        parameter = find_parameter(statement.name)
+        if parameter.system:
+            raise InvalidParameterValue(
+                f'"{parameter.name}" belongs to the warehouse', hint=f"use ALTER SYSTEM SET {parameter.name} = …"
+            )
+        if statement.value is None:
+            self._variables.pop(parameter.name, None)
+        else:
+            parameter.parse(statement.value)
+            self._variables[parameter.name] = statement.value
+        return Result("SET_VARIABLE")
+
+    def _variable(self, name: str) -> Any:
+        parameter = PARAMETERS[name]
+        text = self._variables.get(name)
+        return parameter.default if text is None else parameter.parse(text)
+
+    def _shown(self, name: str) -> str:
+        parameter = find_parameter(name)
+        value = self._engine.parameter(parameter.name) if parameter.system else self._variable(parameter.name)
+        return parameter.show(value)
+
+    @run.register
+    def _show_parameter(self, statement: ast.ShowParameter) -> Result:
+        name = find_parameter(statement.name).name
+        return self._rows("SHOW", [(name, TEXT)], [(self._shown(name),)])
+
+    # --- what there is -----------------------------------------------------------------------------------------
+
+    @run.register
+    def _show(self, statement: ast.Show) -> Result:
+        if statement.what == "parameters":
+            rows = [(each.name, self._shown(each.name), each.description) for each in PARAMETERS.values()]
+            return self._rows("SHOW", [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows))
+        kind = {
+            "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+        }[statement.what]  # fmt: skip
+        matches = _like(statement.like)
+        names = sorted(each.name for each in self._engine.committed.catalog.of_kind(kind) if matches(each.name))
+        return self._rows("SHOW", [("Name", TEXT)], [(name,) for name in names])
+
+    @run.register
+    def _show_create(self, statement: ast.ShowCreate) -> Result:
+        relation = self._engine.committed.catalog.get(statement.name)
+        if statement.kind is not None and relation.kind != statement.kind:
+            raise WrongObjectKind(f'"{statement.name}" is a {relation.kind}, not a {statement.kind}')
+        return self._rows("SHOW", [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)])
+
+    @run.register
+    def _describe(self, statement: ast.Describe) -> Result:
+        relation = self._engine.committed.catalog.get(statement.name)
+        keys = {key.name for key in relation.pk}
+        columns = [("Name", TEXT), ("Type", TEXT), ("Is Hidden", TEXT), ("Description", TEXT)]
+        rows: list[tuple] = [
+            (column.name, str(column.type), str(column.hidden).lower(), column.comment) for column in relation.columns
+        ]
+        if keys:
+            rows.append(("primary key", ", ".join(key.name for key in relation.pk), None, None))
+        if relation.distribution:
+            rows.append(("distribution key", ", ".join(relation.distribution), None, None))
+        rows.append(("table description", relation.name, None, relation.comment))
+        return self._rows("DESCRIBE", columns, rows)
+
+    def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:
+        return Result.of_rows(tag, columns, rows, self._engine.spark)
+
+
+def _explain_mode(frame: Any, name: str) -> Any:
+    jvm = frame.sparkSession._jvm
+    return jvm.org.apache.spark.sql.execution.ExplainMode.fromString(name)
+
+
+def _like(pattern: str | None) -> Callable[[str], bool]:
+    if pattern is None:
+        return lambda name: True
+    regex = "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
+    return lambda name: re.fullmatch(regex, name, flags=re.DOTALL) is not None

@@ -1,0 +1,259 @@
+"""Aggregate and window functions.
+
+An aggregate may need work after Spark's own aggregate function has run (array_agg must keep NULLs, which Spark
+drops), while FILTER and OVER belong to that function. So each is a call and a wrapping around it.
+
+>>> aggregate("sum", AggregateCall(args=[Typed("`x`", INTEGER)])).call
+'sum(`x`)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.errors import Unsupported
+from headrace.sql.casts import cast
+from headrace.sql.functions import no_function
+from headrace.sql.typed import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    Typed,
+    common_type,
+    is_float,
+    is_integer,
+    is_number,
+)
+from headrace.types import SqlType, array_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderKey:
+    value: Typed
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def sql(self) -> str:
+        return (
+            f"{self.value.sql} {'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateCall:
+    args: list[Typed]
+    star: bool = False
+    distinct: bool = False
+    order: list[OrderKey] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate:
+    call: str
+    """Spark's function call, after which FILTER and OVER can stand."""
+    type: SqlType
+    wrap: str = "{}"
+    """What to do with its result."""
+
+    def finish(self, clauses: str = "") -> Typed:
+        return Typed(self.wrap.replace("{}", self.call + clauses), self.type)
+
+
+def aggregate(name: str, call: AggregateCall) -> Aggregate:
+    if call.order and name not in ("array_agg", "string_agg", "first_value", "last_value"):
+        call = AggregateCall(args=call.args, star=call.star, distinct=call.distinct)  # the order makes no difference
+    if call.star and name != "count":
+        raise no_function(name, [])
+    return _AGGREGATES[name](name, call)
+
+
+def _distinct(call: AggregateCall) -> str:
+    return "DISTINCT " if call.distinct else ""
+
+
+def _one(name: str, call: AggregateCall) -> Typed:
+    if len(call.args) != 1:
+        raise no_function(name, call.args)
+    return call.args[0]
+
+
+def _count(name: str, call: AggregateCall) -> Aggregate:
+    if call.star:
+        return Aggregate(call="count(*)", type=BIGINT)
+    return Aggregate(call=f"count({_distinct(call)}{_one(name, call).sql})", type=BIGINT)
+
+
+def _sum(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    if value.type == INTERVAL or (is_number(value.type) and value.type != BIGINT):
+        kind = BIGINT if is_integer(value.type) else value.type if value.type.name != "numeric" else NUMERIC
+        wrap = "CAST({} AS FLOAT)" if value.type.name == "real" else "{}"
+        return Aggregate(call=f"sum({_distinct(call)}{value.sql})", type=kind, wrap=wrap)
+    if value.type == BIGINT:  # PostgreSQL's sum of bigints cannot overflow
+        return Aggregate(call=f"sum({_distinct(call)}CAST({value.sql} AS DECIMAL(19,0)))", type=NUMERIC)
+    raise no_function(name, call.args)
+
+
+def _avg(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    if value.type == INTERVAL:
+        return Aggregate(call=f"avg({_distinct(call)}{value.sql})", type=INTERVAL)
+    if is_float(value.type):
+        return Aggregate(call=f"avg({_distinct(call)}{value.sql})", type=DOUBLE)
+    if not is_number(value.type):
+        raise no_function(name, call.args)
+    # Spark averages integers as doubles; with this scale an average has 20 decimals.
+    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=NUMERIC)
+
+
+def _extreme(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    if value.type is None:
+        value = cast(value, TEXT)
+    if value.type.name in ("jsonb", "boolean"):
+        raise no_function(name, call.args)
+    return Aggregate(call=f"{name}({value.sql})", type=value.type)
+
+
+def _boolean(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    if value.type not in (None, BOOLEAN):
+        raise no_function(name, call.args)
+    spark = {"every": "bool_and"}.get(name, name)
+    return Aggregate(call=f"{spark}({cast(value, BOOLEAN).sql})", type=BOOLEAN)
+
+
+def _bits(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    if not is_integer(value.type):
+        raise no_function(name, call.args)
+    return Aggregate(call=f"{name}({_distinct(call)}{value.sql})", type=value.type)
+
+
+def _statistics(name: str, call: AggregateCall) -> Aggregate:
+    values = call.args
+    if len(values) != (2 if name in ("corr", "covar_pop", "covar_samp") else 1) or not all(
+        is_number(v.type) for v in values
+    ):
+        raise no_function(name, values)
+    spark = {"variance": "var_samp", "stddev": "stddev_samp"}.get(name, name)
+    args = ", ".join(cast(value, DOUBLE).sql for value in values)
+    return Aggregate(call=f"{spark}({_distinct(call)}{args})", type=DOUBLE)
+
+
+def _string_agg(name: str, call: AggregateCall) -> Aggregate:
+    if len(call.args) != 2:
+        raise no_function(name, call.args)
+    value, separator = (cast(arg, TEXT) for arg in call.args)
+    if any(arg.type not in (None, TEXT) for arg in call.args):
+        raise no_function(name, call.args)
+    order = f" WITHIN GROUP (ORDER BY {', '.join(key.sql for key in call.order)})" if call.order else ""
+    return Aggregate(call=f"listagg({_distinct(call)}{value.sql}, {separator.sql}){order}", type=TEXT)
+
+
+def _array_agg(name: str, call: AggregateCall) -> Aggregate:
+    """Spark's collect_list drops NULLs and knows no order; structs around the values keep both."""
+    value = _one(name, call)
+    if value.type is None:
+        value = cast(value, TEXT)
+    keys = [("v", value.sql), *((f"k{number}", key.value.sql) for number, key in enumerate(call.order))]
+    row = ", ".join(f"'{name}', {sql}" for name, sql in keys)
+    collect = "collect_set" if call.distinct else "collect_list"
+    if call.distinct and any(key.value.sql != value.sql for key in call.order):
+        raise Unsupported("in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
+    order = call.order or ([OrderKey(value=value, descending=False, nulls_first=False)] if call.distinct else [])
+    rows = "{}"
+    if order:
+        comparisons = " ".join(
+            _comparison(f"k{number}" if call.order else "v", key) for number, key in enumerate(order)
+        )
+        rows = f"array_sort({{}}, (_l, _r) -> CASE {comparisons} ELSE 0 END)"
+    values = f"transform({rows}, _e -> _e.v)"
+    wrap = f"nullif({values}, CAST(array() AS {array_of(value.type).spark}))"
+    return Aggregate(call=f"{collect}(named_struct({row}))", type=array_of(value.type), wrap=wrap)
+
+
+def _comparison(name: str, key: OrderKey) -> str:
+    left, right = f"_l.{name}", f"_r.{name}"
+    nulls, less = (-1 if key.nulls_first else 1), (1 if key.descending else -1)
+    return (
+        f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {nulls} WHEN {left} IS NOT NULL AND {right} IS NULL THEN {-nulls} "
+        f"WHEN {left} < {right} THEN {less} WHEN {left} > {right} THEN {-less}"
+    )
+
+
+def _approximate(name: str, call: AggregateCall) -> Aggregate:
+    return Aggregate(call=f"approx_count_distinct({_one(name, call).sql})", type=BIGINT)
+
+
+_AGGREGATES: dict[str, Callable[[str, AggregateCall], Aggregate]] = {
+    "count": _count,
+    "sum": _sum,
+    "avg": _avg,
+    **dict.fromkeys(("min", "max"), _extreme),
+    **dict.fromkeys(("bool_and", "bool_or", "every"), _boolean),
+    **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), _bits),
+    **dict.fromkeys(
+        (
+            "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "corr", "covar_pop", "covar_samp",
+        ),
+        _statistics,
+    ),
+    "string_agg": _string_agg,
+    "array_agg": _array_agg,
+    "approx_count_distinct": _approximate,
+}  # fmt: skip
+
+
+def is_aggregate(name: str) -> bool:
+    return name in _AGGREGATES
+
+
+# --- functions that only exist with OVER ------------------------------------------------------------------------
+
+
+def window_function(name: str, args: list[Typed]) -> Aggregate:
+    """OVER always has an ORDER BY here: without one, the translation orders by NULL."""
+    if name in ("row_number", "rank", "dense_rank"):
+        if args:
+            raise no_function(name, args)
+        return Aggregate(call=f"{name}()", type=BIGINT, wrap="CAST({} AS BIGINT)")
+    if name in ("percent_rank", "cume_dist"):
+        return Aggregate(call=f"{name}()", type=DOUBLE)
+    if name == "ntile" and len(args) == 1:
+        return Aggregate(call=f"ntile({cast(args[0], INTEGER).sql})", type=INTEGER)
+    if name in ("lag", "lead") and 1 <= len(args) <= 3:
+        return _offset(name, args)
+    if name in ("first_value", "last_value") and len(args) == 1:
+        value = cast(args[0], TEXT) if args[0].type is None else args[0]
+        return Aggregate(call=f"{name}({value.sql})", type=value.type)
+    if name == "nth_value" and len(args) == 2:
+        value = cast(args[0], TEXT) if args[0].type is None else args[0]
+        return Aggregate(call=f"nth_value({value.sql}, {cast(args[1], INTEGER).sql})", type=value.type)
+    raise no_function(name, args)
+
+
+def _offset(name: str, args: list[Typed]) -> Aggregate:
+    kind = common_type(name, [args[0].type, *(arg.type for arg in args[2:])]) or TEXT
+    parts = [cast(args[0], kind).sql]
+    if len(args) > 1:
+        parts.append(cast(args[1], INTEGER).sql)
+    if len(args) > 2:
+        parts.append(cast(args[2], kind).sql)
+    return Aggregate(call=f"{name}({', '.join(parts)})", type=kind)
+
+
+_WINDOW_FUNCTIONS = {
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
+    "nth_value",
+}  # fmt: skip
+
+
+def is_window_function(name: str) -> bool:
+    return name in _WINDOW_FUNCTIONS

@@ -1,0 +1,294 @@
+"""Conversions between types with PostgreSQL's results.
+
+Spark truncates where PostgreSQL rounds, prints floats differently, and knows fewer spellings of true. Each target
+type has a function here that says how every source type becomes it, or that PostgreSQL has no such cast.
+
+>>> cast(Typed("`x`", DOUBLE), INTEGER).sql
+'CAST(rint(`x`) AS INT)'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.errors import TypeMismatch, Unsupported
+from headrace.sql.intervals import parse_interval, spark_interval
+from headrace.sql.literals import NOT_CONSTANT, from_text, number_literal, spark_constant, spark_string
+from headrace.sql.typed import (
+    BOOLEAN,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    Typed,
+    describe,
+    digits,
+    is_float,
+    is_integer,
+    is_moment,
+    is_number,
+    is_text,
+    numeric,
+)
+from headrace.types import SqlType, quote_spark
+
+_Cast = Callable[[Typed, SqlType], str | None]
+
+
+def cast(value: Typed, target: SqlType) -> Typed:
+    """An explicit cast."""
+    if value.type is None:
+        return _from_unknown(value, target)
+    if value.type == target:
+        return value
+    if value.months:
+        raise Unsupported("an interval with months can only be added to or subtracted from a date or a timestamp")
+    if target == NUMERIC:
+        target = _exact(value.type)
+    sql = _CASTS[target.name](value, target)
+    if sql is None:
+        raise TypeMismatch(f"cannot cast type {value.type} to {target}")
+    return Typed(sql, target)
+
+
+def _exact(source: SqlType) -> SqlType:
+    """numeric without precision keeps the digits of an exact source."""
+    if is_integer(source):
+        return numeric(digits(source)[0], 0)
+    return source if source.name == "numeric" else NUMERIC
+
+
+def _from_unknown(value: Typed, target: SqlType) -> Typed:
+    """A string constant, or NULL, where a value of the target type is wanted."""
+    if value.literal is None:
+        return Typed(f"CAST(NULL AS {target.spark})", target)
+    if target == INTERVAL:
+        months, micros = parse_interval(value.literal)
+        return Typed(spark_interval(micros), INTERVAL, months=months)
+    if target == NUMERIC and (exact := _exact_literal(value.literal)) is not None:
+        return exact
+    if target.name == "array":
+        return _array_literal(value.literal, target)
+    if target.name == "struct":
+        raise Unsupported("a struct as a string is not supported", hint="use ROW(…)")
+    constant = from_text(value.literal, target)
+    if constant is not NOT_CONSTANT:
+        return Typed(spark_constant(constant, target), target)
+    return cast(Typed(spark_string(value.literal), TEXT), target)
+
+
+def _exact_literal(text: str) -> Typed | None:
+    """numeric without precision is as precise as the constant."""
+    body = text.strip().lstrip("+-")
+    if not body or not (body[0].isdigit() or body[0] == "."):
+        return None
+    from_text(text, NUMERIC)  # raises if it is no number
+    number = number_literal(body, exact=True)
+    return Typed(f"(- {number.sql})", number.type) if text.strip().startswith("-") else number
+
+
+def _array_literal(text: str, target: SqlType) -> Typed:
+    """'{1,2,NULL,"a b"}', one level deep."""
+    body = text.strip()
+    if target.element.name in ("array", "struct") or not (body.startswith("{") and body.endswith("}")):
+        raise Unsupported(f"the array constant '{text}' is not supported", hint="use ARRAY[…]")
+    elements = [cast(Typed("NULL", None, literal=item), target.element) for item in split_array(body)]
+    return Typed(f"CAST(array({', '.join(element.sql for element in elements)}) AS {target.spark})", target)
+
+
+def split_array(body: str) -> list[str | None]:
+    """The elements of PostgreSQL's text form of an array; None for NULL.
+
+    >>> split_array('{a, "b,\\\\"c", NULL}')
+    ['a', 'b,"c', None]
+    """
+    items: list[str | None] = []
+    position, inner = 0, body.strip()[1:-1].strip()
+    while position < len(inner):
+        if inner[position] == '"':
+            item, position = "", position + 1
+            while inner[position] != '"':
+                position += inner[position] == "\\"
+                item += inner[position]
+                position += 1
+            position += 1
+            items.append(item)
+        else:
+            end = inner.find(",", position)
+            end = len(inner) if end < 0 else end
+            item = inner[position:end].strip()
+            items.append(None if item.upper() == "NULL" else item)
+            position = end
+        position = inner.find(",", position) + 1 or len(inner)
+        while position < len(inner) and inner[position] == " ":
+            position += 1
+    return items
+
+
+# --- one function per target type -------------------------------------------------------------------------------
+
+
+def _plain(value: Typed, target: SqlType) -> str:
+    return f"CAST({value.sql} AS {target.spark})"
+
+
+def _to_boolean(value: Typed, target: SqlType) -> str | None:
+    if value.type == INTEGER:
+        return f"({value.sql} <> 0)"
+    if is_text(value.type):
+        # Spark does not know 'on' and 'off'. What is left over is an error (or NULL) for Spark to raise.
+        word = f"lower(trim({value.sql}))"
+        yes = ", ".join(f"'{each}'" for each in ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"))
+        no = ", ".join(f"'{each}'" for each in ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"))
+        return f"CASE WHEN {word} IN ({yes}) THEN true WHEN {word} IN ({no}) THEN false ELSE CAST({value.sql} AS BOOLEAN) END"
+    if value.type.name == "jsonb":
+        return f"CAST(parse_json({value.sql}) AS BOOLEAN)"
+    return None
+
+
+def _to_integer(value: Typed, target: SqlType) -> str | None:
+    if is_integer(value.type) or is_text(value.type):
+        return _plain(value, target)
+    if value.type.name == "numeric":  # half away from zero
+        return f"CAST(round({value.sql}, 0) AS {target.spark})"
+    if is_float(value.type):  # half to even
+        return f"CAST(rint({value.sql}) AS {target.spark})"
+    if value.type == BOOLEAN and target == INTEGER:
+        return _plain(value, target)
+    if value.type.name == "jsonb":
+        return f"CAST(round(CAST(parse_json({value.sql}) AS DECIMAL(38,10)), 0) AS {target.spark})"
+    return None
+
+
+def _to_number(value: Typed, target: SqlType) -> str | None:
+    if is_number(value.type) or is_text(value.type):
+        return _plain(value, target)
+    if value.type.name == "jsonb":
+        return f"CAST(parse_json({value.sql}) AS {target.spark})"
+    return None
+
+
+def _to_text(value: Typed, target: SqlType) -> str | None:
+    kind, sql = value.type, value.sql
+    if is_integer(kind) or kind == BOOLEAN or kind.name in ("date", "timestamp"):
+        return f"CAST({sql} AS STRING)"
+    if kind.name == "numeric":
+        if kind.precision is not None:
+            return f"CAST({sql} AS STRING)"
+        # The scale is Headrace's choice, not the user's: print no more digits than the value has.
+        return _strip(sql)
+    if is_float(kind):
+        return _float_text(sql, kind)
+    if kind.name == "timestamptz":
+        return f"concat(CAST({sql} AS STRING), '+00')"
+    if kind.name == "bytea":
+        return f"concat('\\\\x', lower(hex({sql})))"
+    if kind.name == "jsonb":
+        return sql
+    raise Unsupported(f"a cast from {kind} to text is not supported")
+
+
+def _strip(sql: str) -> str:
+    """A decimal as text without zeros at the end of its fraction."""
+    return rf"regexp_replace(regexp_replace(CAST({sql} AS STRING), '(\\.[0-9]*?)0+$', '$1'), '\\.$', '')"
+
+
+def _float_text(sql: str, kind: SqlType) -> str:
+    """PostgreSQL prints the shortest digits like C's %g; Java puts exponents and '.0' elsewhere."""
+    limit = "1e15D" if kind == DOUBLE else "1e6D"
+    exponent = rf"regexp_replace(regexp_replace(CAST({sql} AS STRING), '\\.0E', 'E'), 'E([0-9])', 'E+$1')"
+    padded = rf"regexp_replace(regexp_replace({exponent}, 'E([+-])([0-9])$', 'E$10$2'), 'E', 'e')"
+    plain = (
+        _strip(f"CAST({sql} AS DECIMAL(38,21))")
+        if kind == DOUBLE
+        else _strip(f"CAST(CAST({sql} AS STRING) AS DECIMAL(38,21))")
+    )
+    return (
+        f"CASE WHEN isnan({sql}) OR abs({sql}) = CAST('Infinity' AS DOUBLE) THEN CAST({sql} AS STRING) "
+        f"WHEN {sql} <> 0 AND (abs({sql}) >= {limit} OR abs({sql}) < 1e-4D) THEN {padded} ELSE {plain} END"
+    )
+
+
+def _to_bytea(value: Typed, target: SqlType) -> str | None:
+    if not is_text(value.type):
+        return None
+    return (
+        f"CASE WHEN {value.sql} LIKE '\\\\\\\\x%' THEN unhex(substring({value.sql}, 3)) "
+        f"WHEN {value.sql} LIKE '%\\\\\\\\%' THEN raise_error('escapes in bytea are only supported in constants') "
+        f"ELSE CAST({value.sql} AS BINARY) END"
+    )
+
+
+def _to_moment(value: Typed, target: SqlType) -> str | None:
+    return _plain(value, target) if is_moment(value.type) or is_text(value.type) else None
+
+
+def _to_interval(value: Typed, target: SqlType) -> str | None:
+    if is_text(value.type):
+        raise Unsupported("a cast from text to interval is only supported for constants")
+    return None
+
+
+def _to_jsonb(value: Typed, target: SqlType) -> str | None:
+    return f"to_json(parse_json({value.sql}))" if is_text(value.type) else None
+
+
+def _to_array(value: Typed, target: SqlType) -> str | None:
+    if is_text(value.type):
+        raise Unsupported("a cast from text to an array is only supported for constants")
+    if value.type.name != "array":
+        return None
+    element = cast(Typed("_e", value.type.element), target.element)
+    return f"transform({value.sql}, _e -> {element.sql})"
+
+
+def _to_struct(value: Typed, target: SqlType) -> str | None:
+    if value.type.name != "struct" or len(value.type.fields) != len(target.fields):
+        return None
+    parts = []
+    for (name, kind), (new_name, new_kind) in zip(value.type.fields, target.fields, strict=True):
+        field = cast(Typed(f"{value.sql}.{quote_spark(name)}", kind), new_kind)
+        parts.append(f"{spark_string(new_name)}, {field.sql}")
+    return f"CASE WHEN {value.sql} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
+
+
+_CASTS: dict[str, _Cast] = {
+    "boolean": _to_boolean,
+    "smallint": _to_integer,
+    "integer": _to_integer,
+    "bigint": _to_integer,
+    "numeric": _to_number,
+    "real": _to_number,
+    "double precision": _to_number,
+    "varchar": _to_text,
+    "bytea": _to_bytea,
+    "date": _to_moment,
+    "timestamp": _to_moment,
+    "timestamptz": _to_moment,
+    "interval": _to_interval,
+    "jsonb": _to_jsonb,
+    "array": _to_array,
+    "struct": _to_struct,
+}
+
+
+def assign(value: Typed, target: SqlType, column: str) -> Typed:
+    """The conversion that INSERT and UPDATE do by themselves: numbers to numbers, times to times, all to text."""
+    if target == NUMERIC:  # what a column of that type holds
+        target = numeric(*digits(NUMERIC))
+    if value.type is None or value.type == target:
+        return cast(value, target)
+    source = value.type
+    allowed = (
+        (is_number(source) and is_number(target))
+        or (is_moment(source) and is_moment(target))
+        or (is_text(target) and source.name not in ("array", "struct"))
+        or (source.name == target.name and source.name in ("array", "struct"))
+    )
+    if not allowed:
+        raise TypeMismatch(
+            f'column "{column}" is of type {target} but expression is of type {describe(source)}',
+            hint="You will need to rewrite or cast the expression.",
+        )
+    return cast(value, target)

@@ -1,0 +1,344 @@
+"""Constants: text to values as PostgreSQL reads it, values to Spark SQL, and both at once for INSERT … VALUES.
+
+Both ways a value can enter a table — :func:`constant` here, or Spark running the translated expression — read
+string constants with :func:`from_text`, so they cannot disagree. Where Python and Spark might (rounding, overflow,
+unusual formats), the answer is :data:`NOT_CONSTANT` and Spark decides.
+
+>>> constant(parse_expression("-5"), SqlType("bigint"))
+-5
+>>> constant(parse_expression("DATE '2024-02-29'"), SqlType("date"))
+datetime.date(2024, 2, 29)
+>>> constant(parse_expression("1.5"), SqlType("integer"))
+NOT_CONSTANT
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from sqlglot import exp
+
+from headrace.errors import DataError, HeadraceError, Unsupported
+from headrace.sql.datatypes import sql_type
+from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
+from headrace.sql.intervals import parse_interval, spark_interval
+from headrace.sql.typed import BIGINT, INTEGER, MAX_DIGITS, Typed, digits, is_integer
+from headrace.types import SqlType
+
+
+class _NotConstant:
+    def __repr__(self) -> str:
+        return "NOT_CONSTANT"
+
+    def __bool__(self) -> bool:
+        raise TypeError("compare with `is NOT_CONSTANT`")
+
+
+NOT_CONSTANT = _NotConstant()
+
+INTEGER_RANGES = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
+
+_TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
+_FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
+_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?"
+_ZONE = r"\s*(Z|z|UTC|[+-]\d{1,2}(?::?\d{2})?)"
+_MOMENT = re.compile(rf"{_DATE}(?:(?:[T ]\s*){_TIME}(?:{_ZONE})?)?")
+_PLAIN_JSON = re.compile(r"[\x20-\x7e]*")
+
+
+def _invalid(kind: SqlType, text: str) -> DataError:
+    name = {"timestamptz": "timestamp with time zone", "varchar": "text"}.get(kind.name, str(kind))
+    code = "22007" if kind.name in ("date", "timestamp", "timestamptz", "interval") else "22P02"
+    return DataError(f'invalid input syntax for type {name}: "{text}"', sqlstate=code)
+
+
+# --- text to value ----------------------------------------------------------------------------------------------
+
+
+def from_text(text: str, kind: SqlType) -> Any:
+    """The value that the string constant has as the type; NOT_CONSTANT if Spark should say; DataError if it has none."""
+    reader = _READERS.get(kind.name)
+    return NOT_CONSTANT if reader is None else reader(text, kind)
+
+
+def _boolean(text: str, kind: SqlType) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE and word not in _FALSE:
+        raise _invalid(kind, text)
+    return word in _TRUE
+
+
+def _integer(text: str, kind: SqlType) -> int:
+    if not _INTEGER.fullmatch(text.strip()):
+        raise _invalid(kind, text)
+    return _in_range(int(text), kind)
+
+
+def _in_range(value: int, kind: SqlType) -> int:
+    limit = INTEGER_RANGES[kind.name]
+    if not -limit <= value < limit:
+        raise DataError(f'value "{value}" is out of range for type {kind}', sqlstate="22003")
+    return value
+
+
+def _numeric(text: str, kind: SqlType) -> Any:
+    if not _DECIMAL.fullmatch(text.strip()):
+        if text.strip().lower() in ("nan", "infinity", "-infinity", "inf", "-inf"):
+            raise Unsupported(f'numeric has no "{text.strip()}" here', hint="use double precision")
+        raise _invalid(kind, text)
+    return _fit(Decimal(text.strip()), kind)
+
+
+def _fit(value: Decimal, kind: SqlType) -> Any:
+    """The value at the type's scale if no digit is lost."""
+    precision, scale = digits(kind)
+    if value.adjusted() >= precision:
+        return NOT_CONSTANT
+    try:
+        scaled = value.quantize(Decimal(1).scaleb(-scale))
+    except InvalidOperation:  # more digits than the decimal module's default context
+        return NOT_CONSTANT
+    return scaled if scaled == value and len(scaled.as_tuple().digits) <= precision else NOT_CONSTANT
+
+
+def _double(text: str, kind: SqlType) -> Any:
+    if not _DECIMAL.fullmatch(text.strip()):
+        return NOT_CONSTANT
+    return _to_float(text.strip(), kind)
+
+
+def _to_float(text: str, kind: SqlType) -> Any:
+    value = float(text)
+    if value in (float("inf"), float("-inf")) or (value == 0 and Decimal(text) != 0):
+        return NOT_CONSTANT
+    if kind.name == "double precision":
+        return value
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+    if bits & 0x1FFFFFFF == 0x10000000:  # half way between two reals: rounding twice could go wrong
+        return NOT_CONSTANT
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return NOT_CONSTANT
+
+
+def _date(text: str, kind: SqlType) -> date:
+    return _moment(text, kind).date()
+
+
+def _timestamp(text: str, kind: SqlType) -> datetime:
+    return _moment(text, kind).replace(tzinfo=None)  # PostgreSQL ignores a zone here
+
+
+def _timestamptz(text: str, kind: SqlType) -> datetime:
+    moment = _moment(text, kind)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _moment(text: str, kind: SqlType) -> datetime:
+    match = _MOMENT.fullmatch(text.strip())
+    if match is None:
+        raise _invalid(kind, text)
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        return datetime(
+            int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0),
+            int((fraction or "").ljust(6, "0")), tzinfo=_zone(zone),
+        )  # fmt: skip
+    except (ValueError, OverflowError):
+        raise DataError(f'date/time field value out of range: "{text}"', sqlstate="22008") from None
+
+
+def _zone(zone: str | None) -> timezone | None:
+    if zone is None:
+        return None
+    if zone in ("Z", "z", "UTC"):
+        return UTC
+    numbers = zone[1:].replace(":", "")
+    hours, minutes = (numbers, "0") if len(numbers) <= 2 else (numbers[:-2], numbers[-2:])
+    offset = timedelta(hours=int(hours), minutes=int(minutes))
+    return timezone(-offset if zone[0] == "-" else offset)
+
+
+def _interval(text: str, kind: SqlType) -> timedelta:
+    span = parse_interval(text)
+    if span.months:
+        raise Unsupported(
+            f"interval '{text}' has months, which have no fixed length",
+            hint="it can only be added to or subtracted from a date or a timestamp",
+        )
+    return timedelta(microseconds=span.micros)
+
+
+def _bytea(text: str, kind: SqlType) -> bytes:
+    if text[:2] in ("\\x", "\\X"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise _invalid(kind, text) from None
+    encoded, value, position = text.encode(), bytearray(), 0
+    while position < len(encoded):
+        if encoded[position : position + 1] != b"\\":
+            value.append(encoded[position])
+            position += 1
+        elif encoded[position + 1 : position + 2] == b"\\":
+            value.append(ord("\\"))
+            position += 2
+        elif re.fullmatch(rb"[0-3][0-7]{2}", encoded[position + 1 : position + 4]):
+            value.append(int(encoded[position + 1 : position + 4], 8))
+            position += 4
+        else:
+            raise _invalid(kind, text)
+    return bytes(value)
+
+
+def _jsonb(text: str, kind: SqlType) -> Any:
+    """Only JSON whose normal form is beyond doubt: ASCII strings, small integers, true, false and null."""
+    if not _PLAIN_JSON.fullmatch(text) or "\\" in text:
+        return NOT_CONSTANT
+    numbers: list[str] = []
+    try:
+        value = json.loads(text, parse_float=numbers.append, parse_constant=numbers.append)
+    except ValueError:
+        return NOT_CONSTANT  # Spark reports it
+    if numbers or not _small(value):
+        return NOT_CONSTANT
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _small(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_small, value.values()))
+    if isinstance(value, list):
+        return all(map(_small, value))
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+_READERS = {
+    "boolean": _boolean,
+    "smallint": _integer,
+    "integer": _integer,
+    "bigint": _integer,
+    "numeric": _numeric,
+    "real": _double,
+    "double precision": _double,
+    "varchar": lambda text, kind: text,
+    "bytea": _bytea,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamptz,
+    "interval": _interval,
+    "jsonb": _jsonb,
+}
+
+
+# --- value to Spark SQL -----------------------------------------------------------------------------------------
+
+
+def spark_string(text: str) -> str:
+    """A string constant in Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def spark_constant(value: Any, kind: SqlType) -> str:
+    """A value of :func:`from_text` in Spark SQL."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if kind.name in ("varchar", "jsonb"):
+        return spark_string(value)
+    if kind.name == "bytea":
+        return f"X'{value.hex().upper()}'"
+    if kind.name == "date":
+        return f"DATE '{value.isoformat()}'"
+    if kind.name == "timestamp":
+        return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
+    if kind.name == "timestamptz":
+        return f"TIMESTAMP_LTZ '{value.replace(tzinfo=None).isoformat(' ')}+00:00'"
+    if kind.name == "interval":
+        return spark_interval((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
+    return f"CAST('{value}' AS {kind.spark})"
+
+
+def number_literal(text: str, *, exact: bool = False) -> Typed:
+    """A number as written: integer or bigint if it is whole and small enough, else numeric with just its digits.
+
+    >>> number_literal("1e3").sql, number_literal("2147483648").sql
+    ('1000BD', '2147483648L')
+    """
+    text = text.replace("_", "")
+    if text.isdigit() and not exact and int(text) < 2**63:
+        return Typed(text, INTEGER) if int(text) < 2**31 else Typed(f"{text}L", BIGINT)
+    value = Decimal(text)
+    _, figures, exponent = value.as_tuple()
+    scale = max(0, -exponent)
+    precision = max(len(figures) + max(0, exponent), scale, 1)
+    if precision > MAX_DIGITS:
+        raise Unsupported(f"the number {text} is not supported: a numeric has at most {MAX_DIGITS} digits")
+    return Typed(f"{value:f}BD", SqlType("numeric", precision=precision, scale=scale))
+
+
+# --- expressions to values --------------------------------------------------------------------------------------
+
+
+def constant(expression: exp.Expression, kind: SqlType) -> Any:
+    """The Python value that the expression has in a column of the type, or NOT_CONSTANT."""
+    try:
+        return _constant(expression, kind)
+    except HeadraceError:
+        return NOT_CONSTANT  # the translation reports it, with its position
+
+
+def _constant(expression: exp.Expression, kind: SqlType) -> Any:
+    if isinstance(expression, exp.Literal):
+        if expression.is_string:
+            return from_text(expression.this, kind)
+        return _number(expression.this, kind)
+    if isinstance(expression, exp.Null):
+        return None
+    if isinstance(expression, exp.Boolean):
+        return bool(expression.this) if kind.name == "boolean" else NOT_CONSTANT
+    if isinstance(expression, exp.Neg) and isinstance(expression.this, exp.Literal) and not expression.this.is_string:
+        return _number(f"-{expression.this.this}", kind)
+    if isinstance(expression, exp.Cast):
+        return _cast(expression, kind)
+    if isinstance(expression, exp.Paren):
+        return _constant(expression.this, kind)
+    if isinstance(expression, exp.Array) and kind.name == "array":
+        values = [_constant(element, kind.element) for element in expression.expressions]
+        return NOT_CONSTANT if any(value is NOT_CONSTANT for value in values) else values
+    return NOT_CONSTANT
+
+
+def _number(text: str, kind: SqlType) -> Any:
+    if _INTEGER.fullmatch(text):
+        if is_integer(kind):
+            return _in_range(int(text), kind)
+        if kind.name == "varchar":
+            return str(int(text)) if abs(int(text)) < 2**63 else NOT_CONSTANT
+    elif not _DECIMAL.fullmatch(text):
+        return NOT_CONSTANT
+    if kind.name == "numeric":
+        return _fit(Decimal(text), kind)
+    if kind.name in ("real", "double precision") and len(text) <= 38:
+        return _to_float(text, kind) if float(text) != 0 or not text.startswith("-") else NOT_CONSTANT
+    return NOT_CONSTANT
+
+
+def _cast(cast: exp.Cast, kind: SqlType) -> Any:
+    """'…'::type where the type is the column's own."""
+    inner = cast.this.unnest()
+    if isinstance(inner, exp.Cast) or (cast.to.expressions and kind.name == "varchar"):
+        return NOT_CONSTANT
+    if sql_type(cast.to) != kind or (isinstance(inner, exp.Literal) and not inner.is_string and not is_integer(kind)):
+        return NOT_CONSTANT
+    return _constant(inner, kind)

@@ -1,0 +1,260 @@
+"""Operators: which types they take, which they give, and how Spark says them.
+
+>>> arithmetic("/", Typed("`a`", INTEGER), Typed("`b`", INTEGER)).sql
+'CAST((`a` DIV `b`) AS INT)'
+"""
+
+from __future__ import annotations
+
+from headrace.errors import TypeMismatch, Unsupported
+from headrace.sql.casts import cast
+from headrace.sql.typed import (
+    BOOLEAN,
+    BYTEA,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    NUMERIC,
+    TEXT,
+    TIMESTAMP,
+    Typed,
+    common_type,
+    describe,
+    digits,
+    is_float,
+    is_integer,
+    is_moment,
+    is_number,
+    is_text,
+    numeric,
+    widen,
+)
+from headrace.types import SqlType, array_of
+
+
+def no_operator(symbol: str, left: SqlType | None, right: SqlType | None, position: int | None = None) -> TypeMismatch:
+    return TypeMismatch(
+        f"operator does not exist: {describe(left)} {symbol} {describe(right)}",
+        hint="No operator matches the given types. You might need to add explicit type casts.",
+        position=position,
+    )
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------
+
+
+def arithmetic(symbol: str, left: Typed, right: Typed) -> Typed:
+    left, right = _give_types(symbol, left, right)
+    if is_number(left.type) and is_number(right.type):
+        return _numbers(symbol, left, right)
+    if symbol in "+-" and (is_moment(left.type) or is_moment(right.type)):
+        return _moments(symbol, left, right)
+    if INTERVAL in (left.type, right.type):
+        return _intervals(symbol, left, right)
+    raise no_operator(symbol, left.type, right.type)
+
+
+def _give_types(symbol: str, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """A constant without a type takes the type of the other side, or the one that makes sense beside it."""
+    if left.type is None and right.type is None:
+        raise TypeMismatch(f"operator is not unique: unknown {symbol} unknown", hint="add explicit type casts")
+
+    def beside(kind: SqlType) -> SqlType:
+        if is_moment(kind) and symbol == "+":
+            return INTERVAL
+        if kind == INTERVAL and symbol in "*/":
+            return DOUBLE
+        return kind
+
+    if left.type is None:
+        return cast(left, beside(right.type)), right
+    if right.type is None:
+        return left, cast(right, beside(left.type))
+    return left, right
+
+
+def _numbers(symbol: str, left: Typed, right: Typed) -> Typed:
+    kind = widen(left.type, right.type)
+    if is_float(kind):
+        if left.type != right.type:
+            kind = DOUBLE
+        if symbol == "%":
+            raise no_operator(symbol, left.type, right.type)
+        return Typed(f"({cast(left, kind).sql} {symbol} {cast(right, kind).sql})", kind)
+    if is_integer(kind):
+        left, right = cast(left, kind), cast(right, kind)
+        if symbol == "/":
+            return Typed(f"CAST(({left.sql} DIV {right.sql}) AS {kind.spark})", kind)
+        return Typed(f"({left.sql} {symbol} {right.sql})", kind)
+    return _decimals(symbol, left, right)
+
+
+def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
+    if symbol == "/":
+        # With its own rules Spark would give 1.0 / 3 six digits; these operands give every quotient 18.
+        return Typed(f"(CAST({left.sql} AS DECIMAL(38,18)) / CAST({right.sql} AS DECIMAL(38,18)))", NUMERIC)
+    known = all(side.type.name != "numeric" or side.type.precision is not None for side in (left, right))
+    sql = f"({_decimal(left)} {symbol} {_decimal(right)})"
+    if not known:
+        return Typed(sql, NUMERIC)
+    (p1, s1), (p2, s2) = digits(left.type), digits(right.type)
+    whole, scale = max(p1 - s1, p2 - s2), max(s1, s2)
+    result = {
+        "+": numeric(whole + scale + 1, scale),
+        "-": numeric(whole + scale + 1, scale),
+        "*": numeric(p1 + p2 + 1, s1 + s2),
+        "%": numeric(min(p1 - s1, p2 - s2) + scale, scale),
+    }[symbol]
+    return Typed(sql, result)
+
+
+def _decimal(value: Typed) -> str:
+    """Integers as decimals by their type: a literal's own digits would give the result another type."""
+    if is_integer(value.type):
+        return f"CAST({value.sql} AS DECIMAL({digits(value.type)[0]},0))"
+    return value.sql
+
+
+def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
+    if is_moment(left.type) and is_moment(right.type):
+        if symbol == "+":
+            raise no_operator(symbol, left.type, right.type)
+        if left.type == right.type == DATE:
+            return Typed(f"datediff({left.sql}, {right.sql})", INTEGER)
+        kind = widen(left.type, right.type)
+        return Typed(f"({cast(left, kind).sql} - {cast(right, kind).sql})", INTERVAL)
+    if is_moment(right.type):
+        if symbol == "-":
+            raise no_operator(symbol, left.type, right.type)
+        left, right = right, left
+    if left.type == DATE and right.type in (INTEGER, SqlType("smallint")):
+        function = "date_add" if symbol == "+" else "date_sub"
+        return Typed(f"{function}({left.sql}, {cast(right, INTEGER).sql})", DATE)
+    if right.type != INTERVAL:
+        raise no_operator(symbol, left.type, right.type)
+    if left.type == DATE:
+        left = cast(left, TIMESTAMP)
+    months = f" {symbol} INTERVAL '{right.months}' MONTH" if right.months else ""
+    return Typed(f"({left.sql}{months} {symbol} {right.sql})", left.type)
+
+
+def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
+    if left.type == right.type == INTERVAL and symbol in "+-":
+        months = left.months + right.months if symbol == "+" else left.months - right.months
+        return Typed(f"({left.sql} {symbol} {right.sql})", INTERVAL, months=months)
+    if symbol == "*" and right.type == INTERVAL:
+        left, right = right, left
+    if left.type != INTERVAL or not is_number(right.type) or symbol not in "*/":
+        raise no_operator(symbol, left.type, right.type)
+    if left.months:
+        return _scaled_months(symbol, left, right)
+    return Typed(f"({left.sql} {symbol} {right.sql})", INTERVAL)
+
+
+def _scaled_months(symbol: str, left: Typed, right: Typed) -> Typed:
+    if symbol == "*" and right.sql.isdigit():
+        return Typed(f"({left.sql} * {right.sql})", INTERVAL, months=left.months * int(right.sql))
+    raise Unsupported("an interval with months can only be multiplied by an integer constant")
+
+
+def negate(value: Typed) -> Typed:
+    if value.type is None:
+        value = cast(value, DOUBLE)
+    if not is_number(value.type) and value.type != INTERVAL:
+        raise TypeMismatch(f"operator does not exist: - {describe(value.type)}")
+    return Typed(f"(- {value.sql})", value.type, months=-value.months)
+
+
+def power(left: Typed, right: Typed) -> Typed:
+    left, right = cast(left, DOUBLE), cast(right, DOUBLE)
+    return Typed(f"power({left.sql}, {right.sql})", DOUBLE)
+
+
+def bitwise(symbol: str, left: Typed, right: Typed) -> Typed:
+    left, right = _give_types(symbol, left, right)
+    if not is_integer(left.type) or not is_integer(right.type):
+        raise no_operator(symbol, left.type, right.type)
+    if symbol in ("<<", ">>"):
+        function = "shiftleft" if symbol == "<<" else "shiftright"
+        wide = left.type if left.type != SqlType("smallint") else INTEGER
+        bits = 64 if wide.name == "bigint" else 32
+        shifted = f"{function}({cast(left, wide).sql}, {cast(right, INTEGER).sql} % {bits})"
+        return cast(Typed(shifted, wide), left.type)
+    kind = widen(left.type, right.type)
+    spark = {"#": "^"}.get(symbol, symbol)
+    return Typed(f"({cast(left, kind).sql} {spark} {cast(right, kind).sql})", kind)
+
+
+# --- comparison -------------------------------------------------------------------------------------------------
+
+
+def compare(symbol: str, left: Typed, right: Typed) -> Typed:
+    left, right = same_type(symbol, left, right)
+    if left.type is not None and left.type.name == "jsonb" and symbol not in ("=", "<>", "<=>"):
+        raise Unsupported(f"{symbol} on jsonb is not supported", hint="extract a value with ->> and cast it")
+    return Typed(f"({left.sql} {symbol} {right.sql})", BOOLEAN)
+
+
+def same_type(symbol: str, *values: Typed) -> list[Typed]:
+    """The operands of a comparison, converted to the type in which PostgreSQL compares them."""
+    result: SqlType | None = None
+    for value in values:
+        if value.type is None:
+            continue
+        wider = value.type if result is None else widen(result, value.type)
+        if wider is None:
+            raise no_operator(symbol, result, value.type)
+        result = wider
+    kind = result or TEXT
+    if kind == NUMERIC:  # Spark compares decimals of any scale; a cast could only lose digits
+        return [cast(value, kind) if value.type is None or not is_number(value.type) else value for value in values]
+    converted = [cast(value, kind) for value in values]
+    if any(value.months for value in converted):
+        raise Unsupported("an interval with months cannot be compared", hint="use days, hours or seconds")
+    return converted
+
+
+def as_boolean(construct: str, value: Typed) -> str:
+    if value.type is None:
+        value = cast(value, BOOLEAN)
+    if value.type != BOOLEAN:
+        raise TypeMismatch(f"argument of {construct} must be type boolean, not type {value.type}")
+    return value.sql
+
+
+# --- concatenation ----------------------------------------------------------------------------------------------
+
+
+def concatenate(left: Typed, right: Typed) -> Typed:
+    kinds = [kind for kind in (left.type, right.type) if kind is not None]
+    if any(kind.name == "array" for kind in kinds):
+        return _concatenate_arrays(left, right)
+    if kinds and all(kind == BYTEA for kind in kinds):
+        left, right = cast(left, BYTEA), cast(right, BYTEA)
+        return Typed(f"concat({left.sql}, {right.sql})", BYTEA)
+    if any(kind.name in ("jsonb", "struct") for kind in kinds) or (
+        kinds and len(kinds) == 2 and not any(map(is_text, kinds))
+    ):
+        raise no_operator("||", left.type, right.type)
+    return Typed(f"concat({cast(left, TEXT).sql}, {cast(right, TEXT).sql})", TEXT)
+
+
+def _concatenate_arrays(left: Typed, right: Typed) -> Typed:
+    """NULL beside an array is an empty array; an element is an array of one."""
+
+    def parts(value: Typed, other: Typed) -> tuple[str, SqlType]:
+        if value.type is None:
+            return (
+                f"CAST(array() AS {other.type.spark})" if value.literal is None else cast(value, other.type).sql
+            ), other.type
+        if value.type.name == "array":
+            return value.sql, value.type
+        return f"array({value.sql})", array_of(value.type)
+
+    (a, a_type), (b, b_type) = parts(left, right), parts(right, left)
+    kind = common_type("||", [a_type, b_type])
+    a, b = cast(Typed(a, a_type), kind).sql, cast(Typed(b, b_type), kind).sql
+    if left.type is not None and left.type.name == "array" and right.type is not None and right.type.name == "array":
+        return Typed(f"CASE WHEN {a} IS NULL THEN {b} WHEN {b} IS NULL THEN {a} ELSE concat({a}, {b}) END", kind)
+    return Typed(f"concat(coalesce({a}, array()), coalesce({b}, array()))", kind)

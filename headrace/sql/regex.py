@@ -1,0 +1,140 @@
+r"""PostgreSQL's regular expressions and LIKE patterns as Java's.
+
+Only constant patterns: a pattern that comes from a column cannot be translated before it is known, and running it
+untranslated would match other strings.
+
+>>> java_regex("^[[:digit:]]+$")
+'(?s)^[\\p{Digit}]+\\z'
+>>> like_pattern("100#%", "#")
+'100\\%'
+"""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import DataError, Unsupported
+
+_CLASSES = {
+    "alpha": r"\p{L}", "digit": r"\p{Digit}", "alnum": r"\p{L}\p{Nd}", "upper": r"\p{Lu}", "lower": r"\p{Ll}",
+    "space": r"\s", "blank": r" \t", "punct": r"\p{Punct}", "xdigit": r"\p{XDigit}", "word": r"\w", "cntrl": r"\p{Cntrl}",
+    "print": r"\p{Print}", "graph": r"\p{Graph}",
+}  # fmt: skip
+
+_ESCAPES = {"m": r"\b(?=\w)", "M": r"\b(?<=\w)", "y": r"\b", "Y": r"\B", "Z": r"\z", "A": r"\A"}
+
+
+def java_regex(pattern: str, *, ignore_case: bool = False) -> str:
+    """A pattern for Spark's RLIKE and regexp functions; a dot matches newlines, $ only the very end."""
+    if pattern.startswith("***"):
+        raise Unsupported("a regular expression that starts with *** is not supported")
+    options = re.match(r"\(\?([a-z]+)\)", pattern)
+    if options is not None:
+        if options[1] not in ("i", "c", "s"):
+            raise Unsupported(f"the regular expression option (?{options[1]}) is not supported")
+        ignore_case = ignore_case or options[1] == "i"
+        pattern = pattern[options.end() :]
+    flags = "(?si)" if ignore_case else "(?s)"
+    body = flags + _translate(pattern)
+    _check(body, pattern)
+    return body
+
+
+def _translate(pattern: str) -> str:
+    out, position = [], 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == "\\":
+            escaped = pattern[position + 1 : position + 2]
+            if not escaped:
+                raise DataError("invalid regular expression: invalid escape \\ sequence", sqlstate="2201B")
+            out.append(_ESCAPES.get(escaped, "\\" + escaped))
+            position += 2
+        elif character == "[":
+            text, position = _bracket(pattern, position)
+            out.append(text)
+        else:
+            out.append(r"\z" if character == "$" else character)
+            position += 1
+    return "".join(out)
+
+
+def _bracket(pattern: str, start: int) -> tuple[str, int]:
+    position, out = start + 1, ["["]
+    if pattern.startswith("^", position):
+        out.append("^")
+        position += 1
+    first = True
+    while position < len(pattern) and (pattern[position] != "]" or first):
+        if pattern.startswith(("[:", "[.", "[="), position):
+            end = pattern.find(pattern[position + 1] + "]", position + 2)
+            name = pattern[position + 2 : end]
+            if pattern[position + 1] != ":" or name not in _CLASSES:
+                raise Unsupported(f"{pattern[position : end + 2]} in a regular expression is not supported")
+            out.append(_CLASSES[name])
+            position = end + 2
+        elif pattern[position] == "\\":
+            out.append(pattern[position : position + 2])
+            position += 2
+        else:
+            out.append("\\" + pattern[position] if pattern[position] in "[]&" else pattern[position])
+            position += 1
+        first = False
+    if position >= len(pattern):
+        raise DataError("invalid regular expression: brackets [] not balanced", sqlstate="2201B")
+    return "".join([*out, "]"]), position + 1
+
+
+def _check(java: str, pattern: str) -> None:
+    if re.search(r"\(\?<?[=!]", pattern) and "(?<" in pattern:
+        return  # Python's look-behind is narrower than Java's
+    python = re.sub(r"\\p\{\w+\}", "x", java).replace(r"\z", r"\Z")
+    try:
+        re.compile(python)
+    except re.error as error:
+        raise DataError(f"invalid regular expression: {error}", sqlstate="2201B") from None
+
+
+def groups(pattern: str) -> int:
+    """How many capturing groups there are."""
+    plain = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "", pattern)
+    return len(re.findall(r"\((?!\?)", plain))
+
+
+def like_pattern(pattern: str, escape: str = "\\") -> str:
+    """The pattern in the only form that Spark takes: escapes by backslash, and only before %, _ and backslash."""
+    if len(escape) > 1:
+        raise DataError("invalid escape string", hint="Escape string must be empty or one character.", sqlstate="22025")
+    out, position = [], 0
+    while position < len(pattern):
+        character = pattern[position]
+        if escape and character == escape:
+            position += 1
+            if position == len(pattern):
+                raise DataError("LIKE pattern must not end with escape character", sqlstate="22025")
+            character = pattern[position]
+            out.append("\\" + character if character in "%_\\" else character)
+        else:
+            out.append("\\\\" if character == "\\" else character)
+        position += 1
+    return "".join(out)
+
+
+def similar_regex(pattern: str) -> str:
+    """SIMILAR TO: % and _ as in LIKE; | * + ? {} () [] as in a regular expression; the whole string must match."""
+    out, position = [], 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == "\\":
+            position += 1
+            out.append(re.escape(pattern[position : position + 1]))
+        elif character == "[":
+            text, position = _bracket(pattern, position)
+            out.append(text)
+            continue
+        elif character in "%_":
+            out.append(".*" if character == "%" else ".")
+        else:
+            out.append("\\" + character if character in ".^$" else character)
+        position += 1
+    return f"(?s)^(?:{''.join(out)})\\z"

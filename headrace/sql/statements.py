@@ -1,0 +1,187 @@
+"""What a statement can be, once parsed. The engine switches on these types and on nothing else.
+
+Queries stay sqlglot expressions; :mod:`headrace.sql.bind` resolves their names against a catalog, and
+:mod:`headrace.sql.translate` turns them into Spark SQL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.types import SqlType
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSpec:
+    name: str
+    type: SqlType
+    nullable: bool = True
+    default: str | None = None
+    generated: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    sql: str
+    """The text as the user wrote it, without the closing semicolon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable(Statement):
+    name: str
+    columns: tuple[ColumnSpec, ...]
+    pk: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    append_only: bool = False
+    on_conflict: str = "overwrite"
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTableAs(Statement):
+    """CREATE TABLE t AS SELECT …"""
+
+    name: str
+    query: exp.Expression
+    column_names: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    append_only: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateMaterializedView(Statement):
+    name: str
+    query: exp.Expression
+    column_names: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView(Statement):
+    name: str
+    query: exp.Expression
+    column_names: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(Statement):
+    kind: str
+    """A kind of headrace.catalog: table, view, materialized view, index, source."""
+    names: tuple[str, ...]
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Insert(Statement):
+    table: str
+    columns: tuple[str, ...] = ()
+    """As written; empty means all visible columns in order (a shorter VALUES row fills the rest with defaults)."""
+    rows: tuple[tuple[exp.Expression, ...], ...] | None = None
+    """INSERT … VALUES: one tuple of expressions per row; exp.Var(this="DEFAULT") asks for the default."""
+    query: exp.Expression | None = None
+    """INSERT … SELECT"""
+    returning: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Statement):
+    table: str
+    alias: str | None = None
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression | None = None
+    returning: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete(Statement):
+    table: str
+    alias: str | None = None
+    where: exp.Expression | None = None
+    returning: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Statement):
+    """Any query: SELECT, VALUES, WITH …, UNION …"""
+
+    query: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flush(Statement):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vacuum(Statement):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compact(Statement):
+    """COMPACT [relation]: merge its runs now instead of in the background."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(Statement):
+    what: str
+    """tables, sources, views, materialized views, indexes, parameters (also SHOW ALL)"""
+    like: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowCreate(Statement):
+    kind: str | None
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowParameter(Statement):
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetParameter(Statement):
+    name: str
+    value: str | None
+    """None: DEFAULT"""
+    system: bool = False
+    """ALTER SYSTEM SET: for the warehouse, durable; otherwise for the session"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describe(Statement):
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Statement):
+    statement: Statement
+    analyze: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rename(Statement):
+    """ALTER <kind> name RENAME TO new_name"""
+
+    kind: str
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comment(Statement):
+    kind: str
+    """a relation kind, or column"""
+    name: str
+    column: str | None = None
+    text: str | None = None

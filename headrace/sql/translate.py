@@ -1,0 +1,375 @@
+"""Bound queries to Spark SQL.
+
+Clauses are written here, expressions by :class:`headrace.sql.expressions.Expressions`. As there, what is not known
+is refused: a query must not run with a clause left out.
+
+>>> from headrace.sql.dialect import parse_query
+>>> to_spark(parse_query("SELECT 7 / 2 AS x ORDER BY 1 DESC"))
+'SELECT CAST((7 DIV 2) AS INT) AS `x` ORDER BY 1 DESC NULLS FIRST'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from headrace.errors import SqlSyntaxError, TypeMismatch
+from headrace.sql.casts import assign as _assign
+from headrace.sql.casts import cast
+from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
+from headrace.sql.expressions import Expressions, position_of, unsupported
+from headrace.sql.names import SCHEMA
+from headrace.sql.typed import BIGINT, BOOLEAN, TEXT, Typed, common_type
+from headrace.types import SqlType, quote_spark
+
+Types = list[SqlType | None]
+
+
+def to_spark(
+    expression: exp.Expression,
+    *,
+    table_names: Mapping[str, str] | None = None,
+    qualified: bool = True,
+    within: str | None = None,
+) -> str:
+    """Spark SQL for a bound query or expression. Stored relations are read from the views that table_names gives.
+
+    Columns keep their qualifiers, or lose them (``qualified=False``), or are fields of the struct named ``within``.
+    """
+    translator = Translator(table_names or {}, qualified=qualified, within=within)
+    if isinstance(expression, (exp.Query, exp.Values)):
+        return translator.query(expression)
+    return translator.text(expression)
+
+
+def type_of(expression: exp.Expression) -> SqlType | None:
+    """The type of a bound expression; None for NULL or a string constant, which can be of any."""
+    return Translator({}).value(expression).type
+
+
+def types_of(query: exp.Expression) -> Types:
+    """The types of a bound query's columns."""
+    return Translator({}).types(query)
+
+
+def assign(sql: str, source: SqlType | None, target: SqlType, column: str) -> str:
+    """Spark SQL that converts what INSERT or UPDATE gives to a column of the target type, if PostgreSQL would.
+
+    The source type None is that of NULL and string constants as queries return them: text that may become anything.
+    """
+    if source is None:
+        return cast(Typed(sql, TEXT), target).sql
+    return _assign(Typed(sql, source), target, column).sql
+
+
+_SELECT_CLAUSES = {
+    "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit", "offset",
+}  # fmt: skip
+
+
+class Translator(Expressions):
+    def __init__(self, table_names: Mapping[str, str], *, qualified: bool = True, within: str | None = None):
+        super().__init__(qualified=qualified, within=within)
+        self.table_names = table_names
+        self._types: dict[int, Types] = {}
+
+    @classmethod
+    def _methods(cls) -> dict[type, Callable[[Any, Any], Typed]]:
+        return _METHODS
+
+    # --- queries --------------------------------------------------------------------------------------------------
+
+    def query(self, node: exp.Expression, want: Types | None = None) -> str:
+        """The query; its columns converted to the types that are wanted, where those are known."""
+        return self._with(node) + self._body(node, want)
+
+    def _body(self, node: exp.Expression, want: Types | None) -> str:
+        if isinstance(node, exp.Select):
+            return self._select(node, want)
+        if isinstance(node, exp.SetOperation):
+            return self._set_operation(node, want)
+        if isinstance(node, exp.Subquery):
+            _only(node, {"this", "with_", "order", "limit", "offset", "alias"})
+            inner = self.query(node.this, want)
+            tail = self._tail(node)
+            return f"({inner}){tail}" if tail else inner
+        if isinstance(node, exp.Values):
+            return self._values(node, want)
+        raise unsupported(type(node).__name__, node)
+
+    def types(self, node: exp.Expression) -> Types:
+        known = self._types.get(id(node))
+        if known is None:
+            known = self._types[id(node)] = self._compute_types(node)
+        return known
+
+    def _compute_types(self, node: exp.Expression) -> Types:
+        if isinstance(node, exp.Select):
+            return [self.value(each.unalias()).type for each in node.expressions]
+        if isinstance(node, exp.Subquery):
+            return self.types(node.this)
+        if isinstance(node, exp.SetOperation):
+            word = type(node).__name__.upper()
+            left, right = self.types(node.this), self.types(node.expression)
+            if len(left) != len(right):
+                raise SqlSyntaxError(f"each {word} query must have the same number of columns")
+            return [common_type(word, pair) for pair in zip(left, right, strict=True)]
+        if isinstance(node, exp.Values):
+            rows = [[self.value(each) for each in row.expressions] for row in node.expressions]
+            if any(len(row) != len(rows[0]) for row in rows):
+                raise SqlSyntaxError("VALUES lists must all be the same length")
+            return [common_type("VALUES", [value.type for value in column]) for column in zip(*rows, strict=True)]
+        raise unsupported(type(node).__name__, node)
+
+    def _with(self, node: exp.Expression) -> str:
+        clause = node.args.get("with_")
+        if clause is None:
+            return ""
+        parts = []
+        for cte in clause.expressions:
+            columns = cte.args["alias"].args.get("columns") or []
+            names = f"({', '.join(quote_spark(column.name) for column in columns)})" if columns else ""
+            parts.append(f"{quote_spark(cte.alias)}{names} AS ({self.query(cte.this, self._settled(cte.this))})")
+        return f"WITH {', '.join(parts)} "
+
+    def _settled(self, node: exp.Expression) -> Types:
+        """The types of a query in FROM, where constants must make up their minds."""
+        return [kind or TEXT for kind in self.types(node)]
+
+    def _select(self, node: exp.Select, want: Types | None) -> str:
+        _only(node, _SELECT_CLAUSES)
+        distinct = node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on") is not None:
+            return self._distinct_on(node, distinct.args["on"], want)
+        head = "SELECT DISTINCT " if distinct is not None else "SELECT "
+        items = [f"{value} AS {quote_spark(name)}" for name, value in self._projections(node, want)]
+        return head + ", ".join(items) + self._from(node) + self._tail(node)
+
+    def _projections(self, node: exp.Select, want: Types | None) -> list[tuple[str, str]]:
+        items = []
+        for number, each in enumerate(node.expressions):
+            value = self.value(each.unalias())
+            kind = want[number] if want is not None else None
+            if kind is not None and kind != value.type:
+                value = cast(value, kind)
+            elif value.type is None:
+                value = cast(value, TEXT)
+            items.append((each.alias_or_name, value.sql))
+        return items
+
+    def _from(self, node: exp.Select) -> str:
+        """FROM to HAVING."""
+        parts = []
+        source = node.args.get("from_")
+        if source is not None:
+            parts.append(f" FROM {self._source(source.this, first=True)}")
+        parts += [f" {self._join(join)}" for join in node.args.get("joins") or []]
+        if node.args.get("where") is not None:
+            parts.append(f" WHERE {self.boolean('WHERE', node.args['where'].this)}")
+        if node.args.get("group") is not None:
+            parts.append(f" GROUP BY {self._group(node.args['group'])}")
+        if node.args.get("having") is not None:
+            parts.append(f" HAVING {self.boolean('HAVING', node.args['having'].this)}")
+        return "".join(parts)
+
+    def _group(self, group: exp.Group) -> str:
+        _only(group, {"expressions", "rollup", "cube"})
+        items = [self.text(each) for each in group.expressions]
+        for key in ("rollup", "cube"):
+            for each in group.args.get(key) or []:
+                items.append(f"{key.upper()}({', '.join(self.text(inner) for inner in each.expressions)})")
+        return ", ".join(items)
+
+    def _tail(self, node: exp.Expression) -> str:
+        """ORDER BY, LIMIT and OFFSET."""
+        order = node.args.get("order")
+        clause = (
+            f" ORDER BY {', '.join(key.sql for key in self.order_keys(order.expressions))}" if order is not None else ""
+        )
+        return clause + self._limit(node)
+
+    def _limit(self, node: exp.Expression) -> str:
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        clause = ""
+        if isinstance(limit, exp.Fetch):
+            options = limit.args.get("limit_options")
+            if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
+                raise unsupported("FETCH … WITH TIES", limit)
+            clause += self._count("LIMIT", limit.args.get("count") or exp.Literal.number(1))
+        elif limit is not None:
+            _only(limit, {"expression"})
+            clause += self._count("LIMIT", limit.expression)
+        if offset is not None:
+            clause += self._count("OFFSET", offset.expression)
+        return clause
+
+    def _count(self, word: str, node: exp.Expression) -> str:
+        if isinstance(node, exp.Null) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
+            return ""
+        if isinstance(node, exp.Neg):
+            raise SqlSyntaxError(f"{word} must not be negative", position=position_of(node))
+        if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
+            # Spark counts in integers; a limit beyond them is none
+            return f" {word} {node.name}" if int(node.name) < 2**31 else ""
+        return f" {word} CAST({cast(self.value(node), BIGINT).sql} AS INT)"
+
+    def _distinct_on(self, node: exp.Select, on: exp.Expression, want: Types | None) -> str:
+        """The first row of each group, by numbering the rows."""
+        projections = self._projections(node, want)
+        order = node.args.get("order")
+
+        def key(each: exp.Expression) -> str:
+            if isinstance(each, exp.Literal) and not each.is_string:
+                return projections[int(each.name) - 1][1]
+            return self.text(each)
+
+        groups = [key(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+        keys = self.order_keys(order.expressions) if order is not None else []
+        texts = [key(each.this) for each in order.expressions] if order is not None else []
+        ways = [each.sql.removeprefix(each.value.sql) for each in keys]
+        window_order = ", ".join(text + way for text, way in zip(texts, ways, strict=True)) or "NULL"
+        inner = [f"{value} AS `_c{number}`" for number, (_, value) in enumerate(projections)]
+        inner += [f"{text} AS `_o{number}`" for number, text in enumerate(texts)]
+        inner.append(f"row_number() OVER (PARTITION BY {', '.join(groups)} ORDER BY {window_order}) AS `_n`")
+        outer = [f"`_c{number}` AS {quote_spark(name)}" for number, (name, _) in enumerate(projections)]
+        sort = ", ".join(f"`_o{number}`{way}" for number, way in enumerate(ways))
+        return (
+            f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)}{self._from(node)}) WHERE `_n` = 1"
+            + (f" ORDER BY {sort}" if sort else "")
+            + self._limit(node)
+        )
+
+    def _set_operation(self, node: exp.SetOperation, want: Types | None) -> str:
+        _only(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+        word = type(node).__name__.upper()
+        kinds = self.types(node)
+        if want is not None:
+            kinds = [wanted or kind for wanted, kind in zip(want, kinds, strict=True)]
+        kinds = [kind or TEXT for kind in kinds]
+        left, right = self.query(node.this, kinds), self.query(node.expression, kinds)
+        every = "" if node.args.get("distinct") else " ALL"
+        return f"({left}) {word}{every} ({right}){self._tail(node)}"
+
+    def _values(self, node: exp.Values, want: Types | None) -> str:
+        kinds = [kind or TEXT for kind in (want or self.types(node))]
+        columns = ", ".join(quote_spark(f"column{number}") for number in range(1, len(kinds) + 1))
+        return f"SELECT * FROM VALUES {self._rows(node, kinds)} AS `values`({columns}){self._tail(node)}"
+
+    def _rows(self, node: exp.Values, kinds: Types) -> str:
+        rows = []
+        for row in node.expressions:
+            values = [cast(self.value(each), kind).sql for each, kind in zip(row.expressions, kinds, strict=True)]
+            rows.append(f"({', '.join(values)})")
+        return ", ".join(rows)
+
+    # --- FROM -----------------------------------------------------------------------------------------------------
+
+    def _source(self, node: exp.Expression, *, first: bool = False) -> str:
+        if isinstance(node, exp.Lateral):
+            _only(node, {"this", "alias"})
+            inner = node.this
+            sql = (
+                self._function(inner)
+                if isinstance(inner, exp.Anonymous)
+                else f"({self.query(inner, self._settled(inner))})"
+            )
+            return f"LATERAL {sql}{_alias(node)}"
+        if isinstance(node, exp.Subquery):
+            if isinstance(node.this, exp.Table):  # (a JOIN b ON …)
+                return f"({self._source(node.this, first=True)})"
+            return f"({self.query(node.this, self._settled(node.this))}){_alias(node)}"
+        if isinstance(node, exp.Values):
+            return f"(VALUES {self._rows(node, self._settled(node))}){_alias(node)}"
+        if not isinstance(node, exp.Table):
+            raise unsupported(f"{type(node).__name__} in FROM", node)
+        _only(node, {"this", "db", "alias", "joins", "ordinality"})
+        if isinstance(node.this, exp.Anonymous):
+            sql = f"{'' if first else 'LATERAL '}{self._function(node.this, ordinality=bool(node.args.get('ordinality')))}"
+        elif node.db == SCHEMA:
+            sql = quote_spark(self.table_names.get(node.name, node.name))
+        else:
+            sql = quote_spark(node.name)
+        joins = "".join(f" {self._join(join)}" for join in node.args.get("joins") or [])
+        return f"{sql}{_alias(node)}{joins}"
+
+    def _function(self, node: exp.Anonymous, *, ordinality: bool = False) -> str:
+        array = self.elements(node)
+        if ordinality:
+            rows = f"transform({array.sql}, (_e, _i) -> named_struct('e', _e, 'n', CAST(_i + 1 AS BIGINT)))"
+            return f"(SELECT inline({rows}))"
+        return f"(SELECT explode({array.sql}))"
+
+    def _join(self, join: exp.Join) -> str:
+        _only(join, {"this", "side", "kind", "on"})
+        side, kind = join.side.upper(), join.kind.upper()
+        if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
+            raise unsupported(f"{side} {kind} JOIN".strip(), join)
+        word = "CROSS JOIN" if kind == "CROSS" else f"{side} JOIN".strip()
+        on = join.args.get("on")
+        condition = f" ON {self.boolean('JOIN/ON', on)}" if on is not None else ""
+        return f"{word} {self._source(join.this)}{condition}"
+
+    # --- queries inside expressions -------------------------------------------------------------------------------
+
+    def _scalar(self, node: exp.Expression) -> Typed:
+        kinds = self.types(node)
+        if len(kinds) != 1:
+            raise SqlSyntaxError("subquery must return only one column", position=position_of(node))
+        return Typed(f"({self.query(node, [kinds[0] or TEXT])})", kinds[0] or TEXT)
+
+    def _exists(self, node: exp.Exists) -> Typed:
+        return Typed(f"EXISTS ({self.query(node.this)})", BOOLEAN)
+
+    def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
+        kinds = self.types(query)
+        row = left.expressions if isinstance(left, exp.Tuple) else [left]
+        if len(kinds) != len(row):
+            few = len(kinds) < len(row)
+            raise SqlSyntaxError(f"subquery has too {'few' if few else 'many'} columns", position=position_of(query))
+        values = [self.value(each) for each in row]
+        want = []
+        for value, kind in zip(values, kinds, strict=True):
+            common = common_type("IN", [value.type, kind])
+            if common is None and value.type != kind:
+                raise TypeMismatch("IN types cannot be matched")
+            want.append(common or TEXT)
+        texts = [cast(value, kind).sql for value, kind in zip(values, want, strict=True)]
+        left_sql = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+        return Typed(f"({left_sql} IN ({self.query(query, want)}))", BOOLEAN)
+
+
+def _alias(node: exp.Expression) -> str:
+    alias = node.args.get("alias")
+    if alias is None:
+        return ""
+    columns = alias.args.get("columns") or []
+    names = f"({', '.join(quote_spark(column.name) for column in columns)})" if columns else ""
+    return f" AS {quote_spark(alias.name)}{names}"
+
+
+def _only(node: exp.Expression, known: set[str]) -> None:
+    for key, value in node.args.items():
+        if key not in known and value not in (None, False, []):
+            raise unsupported(_CLAUSES.get(key, key.strip("_").upper()), node)
+
+
+_CLAUSES = {
+    "locks": "FOR UPDATE",
+    "sample": "TABLESAMPLE",
+    "into": "SELECT INTO",
+    "pivots": "PIVOT",
+    "grouping_sets": "GROUPING SETS",
+    "by_name": "BY NAME",
+    "only": "ONLY",
+    "version": "FOR SYSTEM_TIME",
+    "windows": "WINDOW",
+    "rows_from": "ROWS FROM",
+}
+
+_METHODS: dict[type, Callable[[Any, Any], Typed]] = {
+    **_EXPRESSION_METHODS,
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), Translator._scalar),
+    exp.Exists: Translator._exists,
+}

@@ -1,0 +1,126 @@
+"""Spark SQL text together with the SQL type it has, and the rules by which types meet.
+
+A string constant and NULL have no type of their own in PostgreSQL: they take the type of their surroundings. Here
+they are :class:`Typed` with ``type=None``, and the string's value is kept so that it can be converted when the
+surroundings are known.
+
+>>> str(common_type("CASE", [SqlType("smallint"), None, SqlType("bigint")]))
+'bigint'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.errors import TypeMismatch
+from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, array_of
+
+BOOLEAN, SMALLINT, INTEGER, BIGINT = SqlType("boolean"), SqlType("smallint"), SqlType("integer"), SqlType("bigint")
+NUMERIC, REAL, DOUBLE = SqlType("numeric"), SqlType("real"), SqlType("double precision")
+TEXT, BYTEA, JSONB = SqlType("varchar"), SqlType("bytea"), SqlType("jsonb")
+DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = (
+    SqlType("date"),
+    SqlType("timestamp"),
+    SqlType("timestamptz"),
+    SqlType("interval"),
+)
+
+NUMBERS = (*INTEGERS, "numeric", "real", "double precision")
+"""From the narrowest to the widest: each converts to the next without being asked."""
+
+MOMENTS = ("date", "timestamp", "timestamptz")
+
+MAX_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class Typed:
+    sql: str
+    type: SqlType | None
+    literal: str | None = None
+    """The value of a string constant that has no type yet."""
+    months: int = 0
+    """The months of an interval constant; ``sql`` is the rest. No column can hold them, but a date can be moved by them."""
+
+
+def describe(kind: SqlType | None) -> str:
+    return "unknown" if kind is None else str(kind)
+
+
+def is_number(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name in NUMBERS
+
+
+def is_integer(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name in INTEGERS
+
+
+def is_float(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name in ("real", "double precision")
+
+
+def is_moment(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name in MOMENTS
+
+
+def is_text(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name == "varchar"
+
+
+def digits(kind: SqlType) -> tuple[int, int]:
+    """Precision and scale of an exact number as Spark computes with it."""
+    if kind.name == "numeric":
+        return kind.precision or DEFAULT_PRECISION, DEFAULT_SCALE if kind.scale is None else kind.scale
+    return {"smallint": 5, "integer": 10, "bigint": 19}[kind.name], 0
+
+
+def numeric(precision: int, scale: int) -> SqlType:
+    """Spark's bounded decimal type (``spark.sql.decimalOperations.allowPrecisionLoss=false``)."""
+    return SqlType("numeric", precision=min(precision, MAX_DIGITS), scale=min(scale, MAX_DIGITS))
+
+
+def widen(left: SqlType, right: SqlType) -> SqlType | None:
+    """The type to which both convert without being asked, or None."""
+    if left == right:
+        return left
+    if is_number(left) and is_number(right):
+        wider, narrower = sorted((left, right), key=lambda kind: NUMBERS.index(kind.name), reverse=True)
+        if wider.name != "numeric":
+            return wider
+        if wider.precision is None or (narrower.name == "numeric" and narrower.precision is None):
+            return NUMERIC
+        (p1, s1), (p2, s2) = digits(wider), digits(narrower)
+        scale = max(s1, s2)
+        return numeric(max(p1 - s1, p2 - s2) + scale, scale)
+    if is_moment(left) and is_moment(right):
+        return max(left, right, key=lambda kind: MOMENTS.index(kind.name))
+    if left.name == right.name == "array":
+        element = widen(left.element, right.element)
+        return None if element is None else array_of(element)
+    if left.name == right.name == "struct" and len(left.fields) == len(right.fields):
+        inner = [widen(a, b) for (_, a), (_, b) in zip(left.fields, right.fields, strict=True)]
+        names = [name for name, _ in left.fields]
+        return None if None in inner else SqlType("struct", fields=tuple(zip(names, inner, strict=True)))
+    return None
+
+
+def common_type(construct: str, kinds: Sequence[SqlType | None], position: int | None = None) -> SqlType | None:
+    """The type of a construct whose parts must agree; None if no part has a type."""
+    result: SqlType | None = None
+    for kind in kinds:
+        if kind is None:
+            continue
+        wider = kind if result is None else widen(result, kind)
+        if wider is None:
+            raise TypeMismatch(f"{construct} types {result} and {kind} cannot be matched", position=position)
+        result = wider
+    return result
+
+
+def converts_implicitly(source: SqlType | None, target: SqlType) -> bool:
+    """Whether a function that wants the target takes the source."""
+    if source is None or source == target:
+        return True
+    wider = widen(source, target)
+    return wider is not None and wider.name == target.name and (wider.name != "array" or wider == target)

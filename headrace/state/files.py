@@ -1,0 +1,56 @@
+"""Opening a warehouse's files from Python, on the driver or inside a Spark task.
+
+Local paths go straight to the operating system and are fsynced before they are named in a manifest; other schemes
+go through Arrow's file systems.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlparse
+
+import pyarrow.fs as pafs
+
+
+def local_path(uri: str) -> str | None:
+    """The path of a ``file:`` URI (as Hadoop writes it: nothing is percent-encoded) or plain path; else None."""
+    if uri.startswith("file:"):
+        rest = uri.removeprefix("file:")
+        return rest.removeprefix("//") if rest.startswith("//") else rest
+    return None if urlparse(uri).scheme else uri
+
+
+@contextmanager
+def open_output(uri: str) -> Iterator[Any]:
+    """A binary file to write. It is complete and durable when the block ends without an error."""
+    path = local_path(uri)
+    if path is None:
+        system, inner = _arrow_filesystem(uri)
+        with system.open_output_stream(inner) as stream:
+            yield stream
+        return
+    try:
+        stream = open(path, "wb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        stream = open(path, "wb")
+    with stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def open_input(uri: str) -> Any:
+    path = local_path(uri)
+    if path is not None:
+        return pafs.LocalFileSystem().open_input_file(path)
+    system, inner = _arrow_filesystem(uri)
+    return system.open_input_file(inner)
+
+
+def _arrow_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    # Spark says s3a, the rest of the world s3.
+    return pafs.FileSystem.from_uri("s3" + uri[3:] if uri.startswith("s3a:") else uri)

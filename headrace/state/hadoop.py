@@ -1,0 +1,143 @@
+"""Storage through Hadoop's file systems: HDFS and whatever else Spark's classpath knows.
+
+Everything goes through the JVM that Spark has started (``jvm`` is py4j's view of it, ``hadoop_conf`` the session's
+configuration), so that credentials and mounts are those of the data files.
+
+``write_new`` renames a complete temporary file with ``FileContext.rename``, which unlike ``FileSystem.rename`` refuses
+to replace a file. Whether of two renames only one can win is the file system's promise: HDFS gives it. For local
+directories :class:`~headrace.state.storage.LocalStorage` is the safe choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headrace.errors import StorageError
+from headrace.state.storage import TEMPORARY, Entry
+
+
+class HadoopStorage:
+    def __init__(self, root_uri: str, jvm: Any, hadoop_conf: Any):
+        self.root = root_uri.rstrip("/")
+        self._jvm = jvm
+        self._conf = hadoop_conf
+        with _translated(root_uri):
+            self._files = self._path("").getFileSystem(hadoop_conf)
+            self._root_path = self._files.makeQualified(self._path("")).toString().rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        with _translated(self.uri(path)):
+            stream = self._files.open(self._path(path))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def write(self, path: str, data: bytes) -> None:
+        self._put(path, data, overwrite=True)
+
+    def write_new(self, path: str, data: bytes) -> bool:
+        return self._put(path, data, overwrite=False)
+
+    def list(self, directory: str) -> list[Entry]:
+        return sorted(self._entries(directory, recursive=False))
+
+    def walk(self, directory: str) -> Iterator[Entry]:
+        yield from self._entries(directory, recursive=True)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with _translated(self.uri(path)):
+                self._files.delete(self._path(path), True)
+
+    def exists(self, path: str) -> bool:
+        with _translated(self.uri(path)):
+            return self._files.exists(self._path(path))
+
+    def make_dirs(self, directory: str) -> None:
+        with _translated(self.uri(directory)):
+            self._files.mkdirs(self._path(directory))
+
+    def uri(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.uri(path) or "/")
+
+    def _put(self, path: str, data: bytes, *, overwrite: bool) -> bool:
+        directory, slash, name = path.rpartition("/")
+        temporary = f"{directory}{slash}.{name}.{uuid.uuid4().hex}{TEMPORARY}"
+        with _translated(self.uri(path)):
+            if not overwrite and self._files.exists(self._path(path)):
+                return False
+            try:
+                stream = self._files.create(self._path(temporary), False)
+                try:
+                    stream.write(data)
+                    stream.hsync()
+                finally:
+                    stream.close()
+                return self._rename(temporary, path, overwrite=overwrite)
+            finally:
+                with contextlib.suppress(Exception):
+                    self._files.delete(self._path(temporary), False)
+
+    def _rename(self, source: str, target: str, *, overwrite: bool) -> bool:
+        options = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        option = options.OVERWRITE if overwrite else options.NONE
+        # A Java varargs parameter is an array, which py4j makes from the class of its elements.
+        array = self._jvm.java.lang.reflect.Array.newInstance(option.getDeclaringClass(), 1)
+        self._jvm.java.lang.reflect.Array.set(array, 0, option)
+        source_path, target_path = self._path(source), self._path(target)
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(source_path.toUri(), self._conf)
+        try:
+            context.rename(source_path, target_path, array)
+        except Exception as problem:
+            if "FileAlreadyExistsException" in _java_class(problem):
+                return False
+            raise
+        return True
+
+    def _entries(self, directory: str, *, recursive: bool) -> Iterator[Entry]:
+        prefix = len(self._root_path) + 1 if recursive else 0
+        with _translated(self.uri(directory)):
+            try:
+                found = self._files.listFiles(self._path(directory), recursive)
+            except Exception as problem:
+                if "FileNotFoundException" in _java_class(problem):
+                    return
+                raise
+            while found.hasNext():
+                status = found.next()
+                name = status.getPath().toString()[prefix:] if recursive else status.getPath().getName()
+                yield Entry(name, status.getLen(), status.getModificationTime() / 1000)
+
+
+def _java_class(problem: Exception) -> str:
+    thrown = getattr(problem, "java_exception", None)
+    return "" if thrown is None else thrown.getClass().getName()
+
+
+@contextlib.contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Java's errors in our words. Not by class: py4j need not be importable here."""
+    try:
+        yield
+    except Exception as problem:
+        kind = _java_class(problem)
+        if not kind:
+            raise
+        if kind.endswith("FileNotFoundException"):
+            raise FileNotFoundError(path) from problem
+        message = (problem.java_exception.getMessage() or kind).splitlines()[0]
+        hint = None
+        if "AccessControl" in kind or "AccessDenied" in kind:
+            hint = "let the user that runs Headrace read and write the warehouse"
+        elif "NoSpace" in kind or "QuotaExceeded" in kind or "No space left" in message:
+            hint = "free some space; what is committed is safe, and the engine goes on by itself"
+        elif "UnsupportedFileSystem" in kind:
+            hint = "add the file system's jars to spark.jars"
+        raise StorageError(f"cannot access {path}: {message}", hint=hint) from problem

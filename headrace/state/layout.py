@@ -1,0 +1,101 @@
+"""How a relation's rows lie in a run: its columns, then the three that Headrace adds.
+
+A layout is all that an executor needs to write, read or merge a relation's runs: it is pure, small and pickles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from headrace.catalog import KeyColumn, Relation
+from headrace.state.keys import KeyCodec
+from headrace.state.runs import EPOCH, VNODE, WEIGHT
+from headrace.types import SqlType, quote_spark
+
+INTERNAL = (
+    (VNODE, pa.int16(), "SMALLINT"),
+    (EPOCH, pa.int64(), "BIGINT"),
+    (WEIGHT, pa.int8(), "TINYINT"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    relation_id: int
+    columns: tuple[tuple[str, SqlType], ...]
+    pk: tuple[KeyColumn, ...]
+    distribution: tuple[str, ...]
+
+    @staticmethod
+    def of(relation: Relation) -> Layout:
+        return Layout(
+            relation_id=relation.id,
+            columns=tuple((column.name, column.type) for column in relation.columns),
+            pk=relation.pk,
+            distribution=relation.distribution,
+        )
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.columns]
+
+    @cached_property
+    def key_names(self) -> list[str]:
+        return [key.name for key in self.pk]
+
+    @cached_property
+    def types(self) -> dict[str, SqlType]:
+        return dict(self.columns)
+
+    @cached_property
+    def codec(self) -> KeyCodec:
+        return KeyCodec([(self.types[key.name], key) for key in self.pk])
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        return pa.schema([pa.field(name, kind.arrow) for name, kind in self.columns])
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        schema = self.row_schema
+        for name, kind, _ in INTERNAL:
+            schema = schema.append(pa.field(name, kind))
+        return schema
+
+    @cached_property
+    def spark_schema(self) -> str:
+        """The stored row in Spark's DDL."""
+        return ", ".join([self.row_ddl, *(f"{quote_spark(name)} {ddl}" for name, _, ddl in INTERNAL)])
+
+    @cached_property
+    def row_ddl(self) -> str:
+        return ", ".join(f"{quote_spark(name)} {kind.spark}" for name, kind in self.columns)
+
+    @cached_property
+    def delta_schema(self) -> str:
+        """A delta's row in Spark's DDL: it belongs to one epoch, so it names none."""
+        return ", ".join([self.row_ddl, *(f"{quote_spark(name)} {ddl}" for name, _, ddl in INTERNAL if name != EPOCH)])
+
+    def encode(self, rows: pa.Table) -> list[bytes]:
+        """The (vnode, pk) of each row as bytes in the order of the state table."""
+        return self.codec.encode_table(rows, self.key_names, vnodes=rows[VNODE].to_numpy())
+
+    def bound(self, rows: pa.Table, index: int) -> bytes:
+        return self.encode(rows.slice(index, 1))[0]
+
+    @property
+    def folder(self) -> str:
+        return f"data/{self.relation_id}"
+
+    @property
+    def sort_order(self) -> list[str]:
+        """Spark SQL's ORDER BY items for (vnode, pk)."""
+        items = [quote_spark(VNODE)]
+        for key in self.pk:
+            direction = "DESC" if key.descending else "ASC"
+            nulls = "FIRST" if key.nulls_first else "LAST"
+            items.append(f"{quote_spark(key.name)} {direction} NULLS {nulls}")
+        return items

@@ -1,0 +1,181 @@
+"""Old rows by key, in time proportional to the keys and not to the table.
+
+The driver knows the bounds of every row group (from the manifest, and from the sidecar index of a file with several);
+it bisects the sorted keys into them, and tasks read exactly those row groups with Arrow. What no row group can hold
+costs nothing: keys beyond everything stored, such as a growing id, start no job at all.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from headrace.state.files import open_input
+from headrace.state.layout import Layout
+from headrace.state.runs import EPOCH, WEIGHT, GroupIndex, Run, RunFile
+
+if TYPE_CHECKING:
+    from headrace.state.storage import Storage
+
+INDEX_CACHE_BYTES = 64 << 20
+"""Bounds the driver's memory for row-group bounds; about a million of them fit."""
+
+
+class IndexCache:
+    """Row-group bounds of files, least recently used ones forgotten first."""
+
+    def __init__(self, storage: Storage):
+        self._storage = storage
+        self._lock = Lock()
+        self._held: OrderedDict[str, tuple[GroupIndex, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, file: RunFile) -> GroupIndex:
+        if file.groups == 1:
+            return GroupIndex(((file.low, file.high, file.rows),))
+        with self._lock:
+            if file.path in self._held:
+                self._held.move_to_end(file.path)
+                return self._held[file.path][0]
+        data = self._storage.read(f"{file.path}.index")
+        index = GroupIndex.from_bytes(data, f"{file.path}.index")
+        with self._lock:
+            self._held[file.path] = (index, len(data))
+            self._bytes += len(data)
+            while self._bytes > INDEX_CACHE_BYTES and len(self._held) > 1:
+                _, (_, size) = self._held.popitem(last=False)
+                self._bytes -= size
+        return index
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Row groups of one file, and the keys (as positions in the sorted key list) that they may hold."""
+
+    path: str
+    groups: tuple[int, ...]
+    first_key: int
+    last_key: int
+    rows: int
+
+
+def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache) -> list[Probe]:
+    """What to read for sorted (vnode, pk) keys."""
+    found = []
+    for file in files:
+        if not keys or keys[-1] < file.low or keys[0] > file.high:
+            continue
+        hits = indexes.get(file).overlapping(keys)
+        if not hits:
+            continue
+        per_group = max(1, file.rows // file.groups)
+        for chunk in _chunks(sorted(hits), 64):
+            found.append(
+                Probe(
+                    path=file.path,
+                    groups=tuple(chunk),
+                    first_key=min(hits[group][0] for group in chunk),
+                    last_key=max(hits[group][1] for group in chunk),
+                    rows=per_group * len(chunk),
+                )
+            )
+    return found
+
+
+def _chunks(items: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadProbes:
+    """A task body for ``mapInArrow``: pickled probes with their keys in, matching stored rows out."""
+
+    root: str
+    layout: Layout
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                todo, keys_ipc = pickle.loads(packed)
+                keys = pa.ipc.open_stream(keys_ipc).read_all()
+                for path, groups, first, last in todo:
+                    rows = self._read(path, groups, keys.slice(first, last - first))
+                    yield from rows.to_batches()
+
+    def _read(self, path: str, groups: Sequence[int], keys: pa.Table) -> pa.Table:
+        with open_input(f"{self.root}/{path}") as source:
+            table = pq.ParquetFile(source).read_row_groups(list(groups), use_threads=False)
+        for name in self.layout.key_names:
+            wanted = pc.unique(keys[name])
+            table = table.filter(pc.is_in(table[name], value_set=wanted.cast(table.schema.field(name).type)))
+        table = table.select(self.layout.stored_schema.names).cast(self.layout.stored_schema)
+        if len(self.layout.key_names) > 1 and table.num_rows:
+            # Column by column is not enough for a composite key: (1,2) and (2,1) would let (1,1) through.
+            exact = set(self.layout.codec.encode_table(keys, self.layout.key_names))
+            held = self.layout.codec.encode_table(table, self.layout.key_names)
+            table = table.filter(pa.array([key in exact for key in held], pa.bool_()))
+        return table
+
+
+def lookup(
+    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+) -> pa.Table:
+    """The live rows of these keys; ``keys`` has the pk columns and the vnode. Rows come in the stored schema."""
+    encoded = layout.encode(keys)
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    sorted_keys = [encoded[index] for index in order]
+    todo = probes([file for run in runs for file in run.files], sorted_keys, indexes)
+    if not todo:
+        return layout.stored_schema.empty_table()
+    key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
+    tasks = _balance(todo, spark.sparkContext.defaultParallelism)
+    packed = [_pack(task, key_table) for task in tasks]
+    frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())}))
+    found = frame.mapInArrow(ReadProbes(root=root, layout=layout), layout.spark_schema).toArrow()
+    return newest_live(layout, found.cast(layout.stored_schema))
+
+
+def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:
+    """As many tasks as there are slots, with about as many rows to read in each."""
+    tasks: list[list[Probe]] = [[] for _ in range(min(parallelism, len(todo)))]
+    loads = [0] * len(tasks)
+    for probe in sorted(todo, key=lambda probe: -probe.rows):
+        lightest = loads.index(min(loads))
+        tasks[lightest].append(probe)
+        loads[lightest] += probe.rows
+    return tasks
+
+
+def _pack(task: list[Probe], key_table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, key_table.schema) as stream:
+        stream.write_table(key_table)
+    todo: list[Any] = [(probe.path, probe.groups, probe.first_key, probe.last_key) for probe in task]
+    return pickle.dumps((todo, sink.getvalue().to_pybytes()))
+
+
+def newest_live(layout: Layout, rows: pa.Table) -> pa.Table:
+    """Of all stored versions, the one that is alive for each key, if any."""
+    if rows.num_rows == 0:
+        return rows
+    keys = layout.encode(rows)
+    epochs, weights = rows[EPOCH].to_pylist(), rows[WEIGHT].to_pylist()
+    newest: dict[bytes, tuple[int, int, int]] = {}
+    for index, key in enumerate(keys):
+        # In one epoch the retraction comes before what replaces it, so +1 wins over -1.
+        rank = (epochs[index], weights[index], index)
+        if key not in newest or rank > newest[key]:
+            newest[key] = rank
+    alive = sorted(index for _, weight, index in newest.values() if weight > 0)
+    return rows.take(pa.array(alive, pa.int64()))
+

@@ -1,0 +1,209 @@
+"""Sorting and merging by vnode range, inside Spark tasks, in Arrow.
+
+Bulk writes and compaction are the same work: a task owns a range of vnodes, reads what belongs to it — row groups of
+sorted runs, found by their bounds, and rows that Spark staged unsorted — sorts, merges by key, and writes the new
+run. Nothing is shuffled through Spark: its row-by-row conversions cost more than all of this (docs/design/state.md).
+
+Memory: a task holds its range, and ranges are cut so that one has about RANGE_ROWS rows.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.state.files import open_input
+from headrace.state.layout import Layout
+from headrace.state.merge import consolidate, key_starts, merge_versions
+from headrace.state.resolve import NEW, OLD, TAG, resolve
+from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
+from headrace.state.vnode import VNODES
+from headrace.state.writer import REPORT_SCHEMA, RunFileWriter, report, with_internal, written_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.state.lookup import IndexCache
+
+RANGE_ROWS = 1_500_000
+
+_FAST_KEYS = ("smallint", "integer", "bigint")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A file that Spark wrote: the relation's columns and the vnode, with or without a weight, in any order."""
+
+    uri: str
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeRange:
+    """A task body for ``mapInArrow``: pickled ranges in, one line per written file out.
+
+    ``policy`` says what staged rows do to the old rows of their keys (see :mod:`headrace.state.resolve`); "weighted"
+    means that staged rows carry their weights; None means that there are only runs, and they are merged.
+    """
+
+    root: str
+    layout: Layout
+    policy: str | None
+    epoch: int = 0
+    bottom: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                first, last, run_groups, staged = pickle.loads(packed)
+                rows = self._merged(first, last, run_groups, staged)
+                writer = RunFileWriter(self.layout, self.root)
+                try:
+                    for start in range(0, rows.num_rows, 1 << 16):
+                        writer.push(rows.slice(start, 1 << 16))
+                    yield from report({self.layout.relation_id: writer.finish()})
+                except BaseException:
+                    writer.abort()
+                    raise
+
+    def _merged(self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]) -> pa.Table:
+        layout = self.layout
+        key = [VNODE, *layout.key_names]
+        stored = self._read_runs(first, last, run_groups)
+        if self.policy is None:
+            return merge_versions(sort_stored(layout, stored), key, self.bottom)
+        fresh = self._read_staged(first, last, staged)
+        if self.policy == "weighted":
+            plain = fresh.select(layout.names).cast(layout.row_schema)
+            weighted = with_internal(plain, fresh[VNODE], self.epoch, fresh[WEIGHT])
+            return consolidate(sort_stored(layout, weighted), key)
+        tagged = [self._tagged(fresh, NEW)]
+        if stored.num_rows:
+            tagged.append(self._tagged(merge_versions(sort_stored(layout, stored), key, True), OLD))
+        rows = pa.concat_tables(tagged)
+        if rows.num_rows == 0:
+            return layout.stored_schema.empty_table()
+        rows = rows.take(sort_order(layout, rows, [TAG]))
+        delta = resolve(rows, key_starts(rows, key), self.policy)
+        delta = with_internal(delta.select(layout.names), delta[VNODE], self.epoch, delta[WEIGHT])
+        return consolidate(delta, key)
+
+    def _tagged(self, rows: pa.Table, tag: int) -> pa.Table:
+        plain = rows.select(self.layout.names).cast(self.layout.row_schema)
+        plain = plain.append_column(VNODE, rows[VNODE].cast(pa.int16()))
+        return plain.append_column(TAG, pa.repeat(pa.scalar(tag, pa.int8()), plain.num_rows))
+
+    def _read_runs(self, first: int, last: int, run_groups: list[tuple[str, list[int]]]) -> pa.Table:
+        tables = [self.layout.stored_schema.empty_table()]
+        for path, groups in run_groups:
+            with open_input(f"{self.root}/{path}") as source:
+                table = pq.ParquetFile(source).read_row_groups(groups, use_threads=False)
+            table = within(table, first, last).select(self.layout.stored_schema.names)
+            tables.append(table.cast(self.layout.stored_schema))
+        return pa.concat_tables(tables)
+
+    def _read_staged(self, first: int, last: int, uris: list[str]) -> pa.Table:
+        tables = []
+        for uri in uris:
+            with open_input(uri) as source:
+                parquet = pq.ParquetFile(source)
+                at = parquet.schema_arrow.names.index(VNODE)
+                for group in range(parquet.metadata.num_row_groups):
+                    bounds = parquet.metadata.row_group(group).column(at).statistics
+                    if bounds is not None and bounds.has_min_max and (bounds.min >= last or bounds.max < first):
+                        continue
+                    for batch in parquet.iter_batches(batch_size=1 << 17, row_groups=[group], use_threads=False):
+                        tables.append(within(pa.Table.from_batches([batch]), first, last))
+        return pa.concat_tables(tables) if tables else self._nothing_staged()
+
+    def _nothing_staged(self) -> pa.Table:
+        return self.layout.stored_schema.remove(self.layout.stored_schema.get_field_index(EPOCH)).empty_table()
+
+
+def within(table: pa.Table, first: int, last: int) -> pa.Table:
+    """Rows of the vnodes ``first <= vnode < last``."""
+    vnodes = table[VNODE].to_numpy()
+    keep = (vnodes >= first) & (vnodes < last)
+    return table if keep.all() else table.filter(pa.array(keep))
+
+
+def sort_stored(layout: Layout, rows: pa.Table) -> pa.Table:
+    """By (vnode, pk, epoch, weight)."""
+    return rows.take(sort_order(layout, rows, [EPOCH, WEIGHT])) if rows.num_rows > 1 else rows
+
+
+def sort_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Array:
+    """The order by (vnode, pk, then …), in the pk's own order."""
+    keys = layout.pk
+    kinds = [layout.types[key.name].name for key in keys]
+    has_null = any(rows[key.name].null_count for key in keys)
+    if len(keys) == 1 and kinds[0] in _FAST_KEYS and not keys[0].descending and not has_null:
+        # Four stable passes, least significant first; numpy sorts 16-bit numbers by counting.
+        order = np.arange(rows.num_rows)
+        for name in (*reversed(then), keys[0].name):
+            column = rows[name].to_numpy()
+            if name in then and (len(column) == 0 or column.min() == column.max()):
+                continue
+            order = order[np.argsort(column[order], kind="stable")]
+        return pa.array(order[np.argsort(rows[VNODE].to_numpy()[order], kind="stable")])
+    floats = any(kind in ("real", "double precision") for kind in kinds)
+    if has_null or floats:
+        # Arrow places NULLs and NaNs by its own rules; the key's bytes know ours.
+        encoded = layout.encode(rows)
+        extra = [rows[name].to_pylist() for name in then]
+        ranks = list(zip(encoded, *extra, strict=True))
+        return pa.array(sorted(range(rows.num_rows), key=ranks.__getitem__), pa.int64())
+    sort_keys = [(VNODE, "ascending")]
+    sort_keys += [(key.name, "descending" if key.descending else "ascending") for key in keys]
+    sort_keys += [(name, "ascending") for name in then]
+    return pc.sort_indices(rows, sort_keys=sort_keys)
+
+
+def merge_ranges(
+    spark: SparkSession,
+    body: MergeRange,
+    *,
+    runs: Sequence[Run],
+    staged: Sequence[Staged],
+    indexes: IndexCache,
+) -> list[RunFile]:
+    """Runs the body over as many ranges as memory and parallelism ask for."""
+    total = sum(run.rows for run in runs) + sum(file.rows for file in staged)
+    if total == 0:
+        return []
+    parallelism = spark.sparkContext.defaultParallelism
+    wanted = -(-total // RANGE_ROWS)
+    if total > 20_000:
+        wanted = max(wanted, parallelism)
+    count = min(VNODES, wanted)
+    edges = [VNODES * number // count for number in range(count + 1)]
+    packed = []
+    for first, last in zip(edges, edges[1:], strict=False):
+        groups = [
+            (file.path, numbers)
+            for run in runs
+            for file in run.files
+            if (numbers := groups_of_vnodes(file, first, last, indexes))
+        ]
+        packed.append(pickle.dumps((first, last, groups, [file.uri for file in staged])))
+    frame = spark.createDataFrame(pa.table({"range": pa.array(packed, pa.binary())}))
+    lines = frame.mapInArrow(body, REPORT_SCHEMA).collect()
+    return sorted(written_files(lines).get(body.layout.relation_id, []), key=lambda file: file.low)
+
+
+def groups_of_vnodes(file: RunFile, first: int, last: int, indexes: IndexCache) -> list[int]:
+    """The row groups that may hold vnodes of a range: the first two bytes of a bound are its vnode."""
+    if int.from_bytes(file.high[:2], "big") < first or int.from_bytes(file.low[:2], "big") >= last:
+        return []
+    return [
+        number
+        for number, (low, high, _) in enumerate(indexes.get(file).groups)
+        if int.from_bytes(high[:2], "big") >= first and int.from_bytes(low[:2], "big") < last
+    ]

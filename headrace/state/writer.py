@@ -1,0 +1,286 @@
+"""Writing runs inside Spark tasks: sorted rows in, Parquet files and their bounds out.
+
+One task writes the files of *many* relations. A table's delta and those of all linear views on it travel as one wide
+row — a struct column per relation branch, NULL where the branch's filter dropped the row — because a Python stage
+costs about 50 ms in Spark however little it does, so five views must not cost five of them.
+
+Row groups are small (see GROUP_ROWS) and end where a vnode ends once a vnode fills one: a lookup by key then reads
+little, and keys beyond a vnode's last one touch no row group at all. A file with more than one row group has a
+sidecar ``<file>.index`` with every group's bounds.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.state.files import open_output
+from headrace.state.layout import Layout
+from headrace.state.merge import consolidate
+from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
+
+GROUP_ROWS = 4096
+"""Rows of a row group: bench/lookup_cost.py and bench/scan_cost.py hold the choice."""
+
+FILE_ROWS = 2_000_000
+"""A file is closed after this many rows, which bounds its index and what one compaction task rewrites."""
+
+REPORT_SCHEMA = (
+    "relation_id BIGINT, path STRING, rows BIGINT, bytes BIGINT, low BINARY, high BINARY, groups INT, retractions BIGINT"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A relation to be written, and the struct columns of the wide row that carry its branches."""
+
+    layout: Layout
+    branches: tuple[str, ...]
+
+
+class RunFileWriter:
+    """Writes one relation's rows, which come sorted, to one file after the other."""
+
+    def __init__(self, layout: Layout, root: str):
+        self._layout = layout
+        self._root = root
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
+        self._last_key: bytes | None = None
+        self._stack: ExitStack | None = None
+        self._files: list[RunFile] = []
+
+    def push(self, rows: pa.Table) -> None:
+        if rows.num_rows == 0:
+            return
+        first = self._bound(rows, 0)
+        if self._last_key is not None and first < self._last_key:
+            self._close_file()  # the input went back to a smaller key: another file of the upstream begins
+        self._last_key = self._bound(rows, rows.num_rows - 1)
+        self._pending.append(rows)
+        self._pending_rows += rows.num_rows
+        if self._pending_rows >= 8 * GROUP_ROWS:
+            self._write_pending(final=False)
+            if self._file_rows >= FILE_ROWS:
+                self._close_file()
+
+    def finish(self) -> list[RunFile]:
+        self._close_file()
+        return self._files
+
+    def abort(self) -> None:
+        if self._stack is not None:
+            self._stack.close()
+
+    def _bound(self, rows: pa.Table, index: int) -> bytes:
+        return self._layout.bound(rows, index)
+
+    def _write_pending(self, *, final: bool) -> None:
+        if not self._pending:
+            return
+        rows = pa.concat_tables(self._pending)
+        groups = row_groups(rows[VNODE].to_numpy())
+        if not final:
+            *groups, (held, _) = groups
+            self._pending = [rows.slice(held)]
+        else:
+            held = rows.num_rows
+            self._pending = []
+        self._pending_rows = rows.num_rows - held
+        if groups and self._stack is None:
+            self._open_file()
+        for start, stop in groups:
+            group = rows.slice(start, stop - start)
+            self._parquet.write_table(group, row_group_size=group.num_rows)
+            self._index.append((self._bound(group, 0), self._bound(group, group.num_rows - 1), group.num_rows))
+        self._file_rows += held
+        self._retractions += _count_retractions(rows.slice(0, held))
+
+    def _open_file(self) -> None:
+        self._path = f"{self._layout.folder}/{uuid.uuid4().hex}.parquet"
+        self._stack = ExitStack()
+        self._sink = self._stack.enter_context(open_output(f"{self._root}/{self._path}"))
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            self._layout.stored_schema,
+            compression="snappy",
+            use_dictionary=False,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            write_page_index=False,
+        )
+        self._index: list[tuple[bytes, bytes, int]] = []
+
+    _file_rows = 0
+    _retractions = 0
+
+    def _close_file(self) -> None:
+        self._write_pending(final=True)
+        if self._stack is None:
+            return
+        self._parquet.close()
+        size = self._sink.tell()
+        self._stack.close()
+        self._stack = None
+        if len(self._index) > 1:
+            with open_output(f"{self._root}/{self._path}.index") as sidecar:
+                sidecar.write(GroupIndex(tuple(self._index)).to_bytes())
+        self._files.append(
+            RunFile(
+                path=self._path,
+                rows=self._file_rows,
+                bytes=size,
+                low=self._index[0][0],
+                high=self._index[-1][1],
+                groups=len(self._index),
+                retractions=self._retractions,
+            )
+        )
+        self._file_rows = self._retractions = 0
+        self._last_key = None
+
+
+def row_groups(vnodes: np.ndarray) -> list[tuple[int, int]]:
+    """Where to cut sorted rows into row groups.
+
+    >>> row_groups(np.array([0, 0, 1, 1, 1]))
+    [(0, 5)]
+    >>> [stop - start for start, stop in row_groups(np.repeat([0, 1, 2], [10, 5000, 10]))]
+    [10, 2500, 2500, 10]
+    """
+    total = len(vnodes)
+    edges = [0, *(np.flatnonzero(np.diff(vnodes)) + 1).tolist(), total]
+    groups: list[tuple[int, int]] = []
+    open_at: int | None = None
+    for start, stop in zip(edges, edges[1:], strict=False):
+        rows = stop - start
+        if rows * 2 < GROUP_ROWS:
+            open_at = start if open_at is None else open_at
+            if stop - open_at >= GROUP_ROWS:
+                groups.append((open_at, stop))
+                open_at = None
+            continue
+        if open_at is not None:
+            groups.append((open_at, start))
+            open_at = None
+        pieces = -(-rows // GROUP_ROWS)
+        cuts = [start + rows * piece // pieces for piece in range(pieces + 1)]
+        groups.extend(zip(cuts, cuts[1:], strict=False))
+    if open_at is not None:
+        groups.append((open_at, total))
+    return groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteDelta:
+    """A task body for ``mapInArrow``: wide rows in, one line per written file out.
+
+    ``sort`` is for deltas small enough to be held whole; without it the input must come sorted file by file.
+    """
+
+    root: str
+    epoch: int
+    outputs: tuple[Output, ...]
+    sort: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # A writer per branch: two branches of a union are each sorted, but not with each other.
+        branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
+        if self.sort:
+            branches = [(output, output.branches) for output in self.outputs]
+        writers = [RunFileWriter(output.layout, self.root) for output, _ in branches]
+        try:
+            for wide in self._tables(batches):
+                for writer, (output, names) in zip(writers, branches, strict=True):
+                    rows = pa.concat_tables([self._branch(wide, output.layout, name) for name in names])
+                    if self.sort:
+                        rows = sort_rows(output.layout, rows)
+                    writer.push(consolidate(rows, [VNODE, *output.layout.key_names]))
+            for writer, (output, _) in zip(writers, branches, strict=True):
+                yield from report({output.layout.relation_id: writer.finish()})
+        except BaseException:
+            for writer in writers:
+                writer.abort()
+            raise
+
+    def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        if not self.sort:
+            yield from (pa.Table.from_batches([batch]) for batch in batches)
+        elif held := list(batches):
+            yield pa.Table.from_batches(held)
+
+    def _branch(self, wide: pa.Table, layout: Layout, branch: str) -> pa.Table:
+        struct = wide[branch].combine_chunks()
+        if struct.null_count:
+            present = struct.is_valid()
+            struct, wide = struct.filter(present), wide.filter(present)
+        rows = pa.Table.from_arrays(
+            [struct.field(index) for index in range(struct.type.num_fields)],
+            names=[struct.type.field(index).name for index in range(struct.type.num_fields)],
+        )
+        rows = rows.select(layout.names).cast(layout.row_schema)
+        return with_internal(rows, wide[VNODE], self.epoch, wide[WEIGHT])
+
+
+def with_internal(rows: pa.Table, vnodes: pa.ChunkedArray, epoch: int, weights: pa.ChunkedArray) -> pa.Table:
+    rows = rows.append_column(VNODE, vnodes.cast(pa.int16()))
+    rows = rows.append_column(EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), rows.num_rows))
+    return rows.append_column(WEIGHT, weights.cast(pa.int8()))
+
+
+def sort_rows(layout: Layout, rows: pa.Table) -> pa.Table:
+    """By (vnode, pk, retraction first), in the pk's own order."""
+    if rows.num_rows < 2:
+        return rows
+    keys = layout.encode(rows)
+    weights = rows[WEIGHT].to_pylist()
+    order = sorted(range(rows.num_rows), key=lambda index: (keys[index], weights[index]))
+    return rows.take(pa.array(order, pa.int64()))
+
+
+def report(written: dict[int, list[RunFile]]) -> Iterable[pa.RecordBatch]:
+    lines = [(relation_id, file) for relation_id, files in written.items() for file in files]
+    if not lines:
+        return
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([relation_id for relation_id, _ in lines], pa.int64()),
+            pa.array([file.path for _, file in lines], pa.string()),
+            pa.array([file.rows for _, file in lines], pa.int64()),
+            pa.array([file.bytes for _, file in lines], pa.int64()),
+            pa.array([file.low for _, file in lines], pa.binary()),
+            pa.array([file.high for _, file in lines], pa.binary()),
+            pa.array([file.groups for _, file in lines], pa.int32()),
+            pa.array([file.retractions for _, file in lines], pa.int64()),
+        ],
+        names=["relation_id", "path", "rows", "bytes", "low", "high", "groups", "retractions"],
+    )
+
+
+def written_files(report_rows: Iterable) -> dict[int, list[RunFile]]:
+    """What the tasks reported, by relation, as the driver collected it."""
+    files: dict[int, list[RunFile]] = {}
+    for line in report_rows:
+        files.setdefault(line.relation_id, []).append(
+            RunFile(
+                path=line.path,
+                rows=line.rows,
+                bytes=line.bytes,
+                low=bytes(line.low),
+                high=bytes(line.high),
+                groups=line.groups,
+                retractions=line.retractions,
+            )
+        )
+    return files
+
+
+def _count_retractions(rows: pa.Table) -> int:
+    return pc.sum(pc.less(rows[WEIGHT], 0)).as_py() or 0

@@ -1,0 +1,163 @@
+"""SQL types: PostgreSQL's names outside, Spark's and Arrow's types inside.
+
+The physical choices that a user can notice:
+
+* ``numeric`` without precision is ``numeric(38,10)``: Spark's decimals have a fixed scale.
+* ``timestamptz`` is Spark's TIMESTAMP (an instant), ``timestamp`` its TIMESTAMP_NTZ (a wall clock).
+* ``interval`` is INTERVAL DAY TO SECOND: months have no fixed length, so a column cannot hold them.
+* ``jsonb`` is text in a normal form (sorted keys, no blanks), because Spark's VARIANT can be neither compared nor
+  grouped; the logical type stays ``jsonb``.
+
+>>> SqlType("numeric", precision=10, scale=2).spark
+'DECIMAL(10,2)'
+>>> str(array_of(SqlType("integer")))
+'integer[]'
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import Unsupported
+
+_SPARK = {
+    "boolean": "BOOLEAN",
+    "smallint": "SMALLINT",
+    "integer": "INT",
+    "bigint": "BIGINT",
+    "real": "FLOAT",
+    "double precision": "DOUBLE",
+    "varchar": "STRING",
+    "bytea": "BINARY",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP_NTZ",
+    "timestamptz": "TIMESTAMP",
+    "interval": "INTERVAL DAY TO SECOND",
+    "jsonb": "STRING",
+}
+
+_ARROW = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+    "varchar": pa.string(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "interval": pa.duration("us"),
+    "jsonb": pa.string(),
+}
+
+INTEGERS = ("smallint", "integer", "bigint")
+DEFAULT_PRECISION, DEFAULT_SCALE = 38, 10
+
+
+@dataclass(frozen=True)
+class SqlType:
+    name: str
+    precision: int | None = None
+    scale: int | None = None
+    element: SqlType | None = None
+    fields: tuple[tuple[str, SqlType], ...] = ()
+
+    def __post_init__(self):
+        if self.name not in _SPARK and self.name not in ("numeric", "array", "struct"):
+            raise Unsupported(f"type {self.name} is not supported")
+
+    @cached_property
+    def spark(self) -> str:
+        """The type in Spark's DDL."""
+        if self.name == "numeric":
+            return f"DECIMAL({self.precision or DEFAULT_PRECISION},{DEFAULT_SCALE if self.scale is None else self.scale})"
+        if self.name == "array":
+            return f"ARRAY<{self.element.spark}>"
+        if self.name == "struct":
+            inner = ", ".join(f"{quote_spark(name)}: {kind.spark}" for name, kind in self.fields)
+            return f"STRUCT<{inner}>"
+        return _SPARK[self.name]
+
+    @cached_property
+    def arrow(self) -> pa.DataType:
+        if self.name == "numeric":
+            return pa.decimal128(self.precision or DEFAULT_PRECISION, DEFAULT_SCALE if self.scale is None else self.scale)
+        if self.name == "array":
+            return pa.list_(self.element.arrow)
+        if self.name == "struct":
+            return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
+        return _ARROW[self.name]
+
+    def __str__(self) -> str:
+        if self.name == "numeric" and self.precision is not None:
+            return f"numeric({self.precision},{self.scale or 0})"
+        if self.name == "array":
+            return f"{self.element}[]"
+        if self.name == "struct":
+            return "struct<" + ", ".join(f"{name} {kind}" for name, kind in self.fields) + ">"
+        return self.name
+
+    def to_json(self) -> Any:
+        if self.name == "array":
+            return {"array": self.element.to_json()}
+        if self.name == "struct":
+            return {"struct": [[name, kind.to_json()] for name, kind in self.fields]}
+        if self.name == "numeric" and self.precision is not None:
+            return {"numeric": [self.precision, self.scale or 0]}
+        return self.name
+
+    @staticmethod
+    def from_json(data: Any) -> SqlType:
+        if isinstance(data, str):
+            return SqlType(data)
+        ((kind, value),) = data.items()
+        if kind == "array":
+            return array_of(SqlType.from_json(value))
+        if kind == "struct":
+            return SqlType("struct", fields=tuple((name, SqlType.from_json(inner)) for name, inner in value))
+        return SqlType("numeric", precision=value[0], scale=value[1])
+
+
+def array_of(element: SqlType) -> SqlType:
+    return SqlType("array", element=element)
+
+
+def quote_spark(name: str) -> str:
+    """An identifier as Spark SQL wants it quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quote_sql(name: str) -> str:
+    """An identifier as PostgreSQL prints it: quoted only when folding would change it."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
+    """A type of ``DataFrame.schema.jsonValue()``; the column's metadata may name a logical type such as jsonb."""
+    if metadata and metadata.get("headrace_type"):
+        return SqlType.from_json(metadata["headrace_type"])
+    if isinstance(data, dict):
+        if data["type"] == "array":
+            return array_of(from_spark_json(data["elementType"]))
+        if data["type"] == "struct":
+            return SqlType("struct", fields=tuple((f["name"], from_spark_json(f["type"])) for f in data["fields"]))
+        raise Unsupported(f"type {data['type']} is not supported", hint="cast it to another type")
+    if match := re.fullmatch(r"decimal\((\d+),\s*(-?\d+)\)", data):
+        return SqlType("numeric", precision=int(match[1]), scale=int(match[2]))
+    simple = {
+        "boolean": "boolean", "byte": "smallint", "short": "smallint", "integer": "integer", "long": "bigint",
+        "float": "real", "double": "double precision", "string": "varchar", "binary": "bytea", "date": "date",
+        "timestamp": "timestamptz", "timestamp_ntz": "timestamp",
+    }  # fmt: skip
+    if data in simple:
+        return SqlType(simple[data])
+    if data.startswith("interval") and "month" not in data and "year" not in data:
+        return SqlType("interval")
+    raise Unsupported(f"type {data} cannot be stored", hint="cast it to another type")

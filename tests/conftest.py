@@ -1,0 +1,52 @@
+"""What every test can ask for: one Spark session per worker, a fresh warehouse, a database on it.
+
+Tests in ``tests/unit`` never start a JVM; everything else is marked ``spark``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.spark import start_spark
+
+# Examples are random, in CI too, so that every run looks somewhere new; a failure prints the blob that replays it.
+settings.register_profile(
+    "default", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+UNIT = Path(__file__).parent / "unit"
+PACKAGE = Path(__file__).parent.parent / "headrace"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not item.path.is_relative_to(UNIT) and not item.path.is_relative_to(PACKAGE):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    session = start_spark(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> str:
+    return str(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def db(spark, warehouse: str) -> Iterator:
+    import headrace
+
+    with headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "100ms"}) as database:
+        yield database

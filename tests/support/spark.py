@@ -1,0 +1,32 @@
+"""The Spark session of the tests. Small on purpose: two cores are shared by all workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+LOG_SETTINGS = Path(__file__).parents[2] / "headrace" / "engine" / "log4j2.properties"
+
+
+def start_spark(scratch: Path):
+    # Imported here, because the unit tests share this folder's conftest and have no use for Spark.
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("headrace-tests")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.scheduler.mode", "FAIR")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(scratch / "spark-warehouse"))
+        .config("spark.local.dir", str(scratch / "local"))
+        .getOrCreate()
+    )
