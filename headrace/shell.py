@@ -107,7 +107,6 @@ class Shell:
             yield statement, offset
 
     def _guard(self, action: Callable[[], None], text: str, name: str | None, line: int) -> None:
-        started = time.perf_counter()
         try:
             action()
         except HeadraceError as error:
@@ -116,11 +115,10 @@ class Shell:
             print(describe_error(error, text, where=where), file=self.err, flush=True)
             if not self.interactive:
                 raise Stop from error
-        if self.timing and text:
-            print(f"Time: {(time.perf_counter() - started) * 1000:.1f} ms", file=self.out)
         self.out.flush()
 
     def _execute(self, statement: str) -> None:
+        started = time.perf_counter()
         for result in self.session.execute(statement):
             if (notice := getattr(result, "notice", None)) is not None:
                 print(f"NOTICE:  {notice}", file=self.err, flush=True)
@@ -128,6 +126,8 @@ class Shell:
                 write_table(result, self.out, expand=self.expand, emphasis=self._bold)
             else:
                 FORMATS[self.output](result, self.out)
+        if self.timing:
+            print(f"Time: {(time.perf_counter() - started) * 1000:.1f} ms", file=self.out)
 
     def _bold(self, line: str) -> str:
         return f"\x1b[1m{line}\x1b[0m" if self.interactive and self.out.isatty() else line

@@ -137,6 +137,13 @@ class Coordinator:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+        for future, _ in self._waiting:  # what was in the buffer is gone, as after a crash
+            self._tell(future, self._fault)
+
+    def refuse_if_closed(self) -> None:
+        """Reading goes on after a fault, but not after :meth:`close`."""
+        if self._closing:
+            self._refuse_if_stopped()
 
     def _refuse_if_stopped(self) -> None:
         if self._fault is not None:
@@ -150,7 +157,7 @@ class Coordinator:
         while True:
             with self._changed:
                 if not self._queue and not self._waiting and not self._closing:
-                    self._changed.wait(self._parameter("barrier_interval") / 1000)
+                    self._changed.wait(self._parameter("barrier_interval") / 1000 if self._buffered else None)
                 if self._fault is not None:
                     return
                 if self._closing and not self._queue and not self._buffered:

@@ -22,6 +22,8 @@ from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import MergeRange, merge_ranges
 from headrace.state.runs import Run
+from headrace.state.storage import TEMPORARY
+from headrace.state.store import DIRECTORY
 from headrace.state.vacuum import unreferenced
 
 if TYPE_CHECKING:
@@ -118,6 +120,10 @@ class Maintenance:
 
     def vacuum(self) -> int:
         """Forgets epochs beyond the retention and removes files that no kept epoch names; answers how many."""
+        with self._merging:  # a merge's files are named by nobody until it is done
+            return self._vacuum()
+
+    def _vacuum(self) -> int:
         engine = self._engine
         self._vacuumed_at = time.monotonic()
         horizon = time.time_ns() // 1000 - engine.parameter("retention") * 1000
@@ -126,10 +132,21 @@ class Maintenance:
         engine.store.prune(oldest)
         failpoint("inside_vacuum")
         kept = [*engine.store.replay(oldest), engine.coordinator.working]
-        found = ((entry.name, entry.mtime) for entry in engine.storage.walk("data"))
-        doomed = unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=time.time())
-        engine.storage.delete(doomed)
+        now = time.time()
+        found = ((entry.name, entry.mtime) for folder in ("data", "staging") for entry in engine.storage.walk(folder))
+        doomed = unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)
+        doomed += [
+            f"{DIRECTORY}/{entry.name}"
+            for entry in engine.storage.list(DIRECTORY)
+            if entry.name.endswith(TEMPORARY) and now - entry.mtime >= GRACE_SECONDS
+        ]
+        # What a bulk write stages is a folder of its own, and goes as a whole.
+        engine.storage.delete({_staged_folder(path) or path for path in doomed})
         return len(doomed)
+
+
+def _staged_folder(path: str) -> str | None:
+    return "/".join(path.split("/")[:2]) if path.startswith("staging/") else None
 
 
 def _replacing(relation_id: int, inputs: tuple[str, ...], merged: Run) -> Any:

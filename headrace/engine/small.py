@@ -5,6 +5,7 @@ Several statements of one epoch are applied in order, so what the second does to
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -33,26 +34,30 @@ class KeyedChanges:
         self._policy = policy
         self._old = old.select([*layout.names, VNODE])
         self._tables = [self._old]
+        self._starts = [0]
         self._total = self._old.num_rows
         self._before = {key: index for index, key in enumerate(layout.encode(self._old))}
         self._now: dict[bytes, int] = dict(self._before)
         """key → position of its row in the concatenation of all tables, or absent"""
 
-    def insert(self, rows: pa.Table) -> int:
-        """Rows with their vnode; answers how many were taken."""
+    def insert(self, rows: pa.Table) -> pa.Table:
+        """Rows with their vnode; answers those that were taken, as they were taken."""
         keys = self._layout.encode(rows)
         base = self._append(rows)
-        taken = 0
+        rows = self._tables[-1]
+        taken = []
         for index, key in enumerate(keys):
             held = self._now.get(key, _ABSENT)
             if held != _ABSENT and self._policy == "ignore":
                 continue
-            taken += 1
+            at = base + index
             if held != _ABSENT and self._policy == "update_if_not_null":
-                self._now[key] = self._append(self._fill(rows.slice(index, 1), held))
-            else:
-                self._now[key] = base + index
-        return taken
+                at = self._append(self._fill(rows.slice(index, 1), held))
+            self._now[key] = at
+            taken.append(at)
+        if len(taken) == rows.num_rows and self._total == base + rows.num_rows:
+            return rows
+        return pa.concat_tables(self._tables).take(pa.array(taken, pa.int64()))
 
     def delete(self, rows: pa.Table) -> None:
         for key in self._layout.encode(rows):
@@ -87,18 +92,15 @@ class KeyedChanges:
 
     def _append(self, rows: pa.Table) -> int:
         base = self._total
+        self._starts.append(base)
         self._tables.append(rows.select(self._old.column_names).cast(self._old.schema))
         self._total += rows.num_rows
         return base
 
     def _fill(self, row: pa.Table, held: int) -> pa.Table:
         """The new row with its NULLs taken from the row it overwrites."""
-        at = held
-        for table in self._tables:
-            if at < table.num_rows:
-                previous = table.slice(at, 1)
-                break
-            at -= table.num_rows
+        number = bisect_right(self._starts, held) - 1
+        previous = self._tables[number].slice(held - self._starts[number], 1)
         columns = [previous[name] if row[name].null_count else row[name] for name in self._old.column_names]
         return pa.Table.from_arrays([column.combine_chunks() for column in columns], schema=self._old.schema)
 

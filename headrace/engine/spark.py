@@ -29,6 +29,7 @@ from headrace.errors import (
     EnvironmentProblem,
     EpochFailed,
     HeadraceError,
+    NotNullViolation,
     TypeMismatch,
     UndefinedColumn,
     Unsupported,
@@ -138,10 +139,14 @@ def spark_errors(doing: str) -> Iterator[None]:
         raise translate_error(error, doing) from error
 
 
+# PostgreSQL's words and SQLSTATEs for what Spark says in its own.
 _DATA_MESSAGES = {
-    "DIVIDE_BY_ZERO": "division by zero",
-    "REMAINDER_BY_ZERO": "division by zero",
-    "INTERVAL_DIVIDED_BY_ZERO": "division by zero",
+    "DIVIDE_BY_ZERO": ("division by zero", "22012"),
+    "REMAINDER_BY_ZERO": ("division by zero", "22012"),
+    "INTERVAL_DIVIDED_BY_ZERO": ("division by zero", "22012"),
+    "ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
+    "BINARY_ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
+    "INTERVAL_ARITHMETIC_OVERFLOW": ("interval out of range", "22008"),
 }
 
 
@@ -161,8 +166,11 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return Unsupported(message)
     if top in ("COLUMN_ALREADY_EXISTS", "AMBIGUOUS_REFERENCE"):
         return DuplicateColumn(message)
+    if top == "USER_RAISED_EXCEPTION":  # what our own SQL checks with raise_error()
+        return NotNullViolation(message) if message.startswith("null value in column") else DataError(message)
     if top in _DATA_MESSAGES:
-        return DataError(_DATA_MESSAGES[top], sqlstate="22012")
+        text, code = _DATA_MESSAGES[top]
+        return DataError(text, sqlstate=code)
     if state is not None and (state.startswith("22") or state.startswith("21")):
         return DataError(message, sqlstate=state)
     if state is not None and state.startswith("42"):
@@ -186,7 +194,7 @@ def _spark_condition(error: Exception) -> tuple[str | None, str | None, str]:
     message = text.partition(f"[{condition}] ")[2] or text
     message = re.split(r"\s*SQLSTATE: |\n== SQL|;\n|\n\s*at |\nCaused by", message)[0].strip()
     # What Spark advises is Spark's syntax, which a user of Headrace does not write.
-    message = re.split(r" (?:Use `|To return NULL|If necessary|Correct the value)", message)[0].strip()
+    message = re.split(r" (?:Use [`']|To return NULL|If necessary|Correct the value)", message)[0].strip()
     return condition, state, message or condition
 
 

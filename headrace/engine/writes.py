@@ -99,9 +99,8 @@ class _Table:
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
         tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
         changed = self._keyed(tables, fresh=self._generated_key)
-        outcomes = [
-            Outcome(count=changed.insert(table), rows=table.drop_columns([VNODE])) for table in tables
-        ]
+        taken = [changed.insert(table) for table in tables]
+        outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta()), outcomes
 
     def _keyed(self, tables: Sequence[pa.Table], *, fresh: bool) -> KeyedChanges:
@@ -139,10 +138,12 @@ class _Table:
             base = self._take_row_ids(partitions * _PARTITION_IDS)
             frame = frame.selectExpr("*", f"{base} + monotonically_increasing_id() AS {ROW_ID}")
         old_runs = () if self._generated_key else self._runs
-        files = self._owner._bulk.insert(
+        files, count = self._owner._bulk.insert(
             self._layout, frame, epoch=self._epoch, policy=self._relation.on_conflict, old_runs=old_runs
         )
-        return self._written(files, sum(file.rows - file.retractions for file in files))
+        if self._relation.on_conflict == "ignore":
+            count = sum(file.rows for file in files)
+        return self._written(files, count)
 
     def _written(self, files: list[RunFile], count: int) -> tuple[TableDelta, list[Outcome]]:
         return TableDelta(relation=self._relation, files=tuple(files)), [Outcome(count=count, files=files)]
@@ -158,9 +159,8 @@ class _Table:
                     f'UPDATE of primary key columns of "{self._relation.name}" over more than {SMALL_ROWS} rows',
                     hint="update fewer rows at a time",
                 )
-            files = self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=change.deletes)
-            weight = sum(file.retractions for file in files)
-            return self._written(files, weight)
+            files, count = self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=change.deletes)
+            return self._written(files, count)
         old = self._unpacked(rows, "old")
         new = old if change.deletes else self._unpacked(rows, "new")
         if change.moves_key:

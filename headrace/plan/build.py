@@ -53,10 +53,10 @@ def refuse(construct: str, node: exp.Expression | None = None, hint: str | None 
 
 def cast_to(expression: exp.Expression, kind: SqlType) -> exp.Expression:
     """The expression as exactly this type: a numeric without precision gets the one its columns have."""
-    if kind == NUMERIC:
-        kind = numeric(*digits(NUMERIC))
     if type_of(expression) == kind:
         return expression
+    if kind == NUMERIC:
+        kind = numeric(*digits(NUMERIC))
     return exp.Cast(this=expression, to=parse_expression(f"CAST(NULL AS {kind})").to)
 
 
@@ -173,7 +173,7 @@ class _Builder:
 
 
 def output_types(node: Node, catalog: Catalog) -> dict[str, SqlType]:
-    """The types of a plan's columns, as far as they are known without Spark: a numeric may have any digits."""
+    """The types of a plan's columns: those that Spark gives their expressions."""
     if isinstance(node, Scan):
         relation = catalog.relations[node.relation_id]
         return {name: relation.column(name).type for name in node.columns}

@@ -44,6 +44,7 @@ class Session:
     def execute(self, text: str) -> Iterator[Result]:
         """Runs the statements one after the other; an error stops them, and what was done before stays done."""
         for statement in parse(text):
+            self._engine.coordinator.refuse_if_closed()
             yield self.run(statement)
 
     @functools.singledispatchmethod

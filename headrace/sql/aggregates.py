@@ -22,12 +22,15 @@ from headrace.sql.typed import (
     INTEGER,
     INTERVAL,
     NUMERIC,
+    REAL,
     TEXT,
     Typed,
     common_type,
+    digits,
     is_float,
     is_integer,
     is_number,
+    numeric,
 )
 from headrace.types import SqlType, array_of
 
@@ -91,12 +94,18 @@ def _count(name: str, call: AggregateCall) -> Aggregate:
 
 def _sum(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
-    if value.type == INTERVAL or (is_number(value.type) and value.type != BIGINT):
-        kind = BIGINT if is_integer(value.type) else value.type if value.type.name != "numeric" else NUMERIC
-        wrap = "CAST({} AS FLOAT)" if value.type.name == "real" else "{}"
-        return Aggregate(call=f"sum({_distinct(call)}{value.sql})", type=kind, wrap=wrap)
     if value.type == BIGINT:  # PostgreSQL's sum of bigints cannot overflow
-        return Aggregate(call=f"sum({_distinct(call)}CAST({value.sql} AS DECIMAL(19,0)))", type=NUMERIC)
+        value = cast(value, NUMERIC)
+    call_text = f"sum({_distinct(call)}{value.sql})"
+    if value.type == INTERVAL or value.type == DOUBLE:
+        return Aggregate(call=call_text, type=value.type)
+    if value.type == REAL:
+        return Aggregate(call=call_text, type=REAL, wrap="CAST({} AS FLOAT)")
+    if is_integer(value.type):
+        return Aggregate(call=call_text, type=BIGINT)
+    if value.type is not None and value.type.name == "numeric":
+        precision, scale = digits(value.type)
+        return Aggregate(call=call_text, type=numeric(precision + 10, scale))
     raise no_function(name, call.args)
 
 
@@ -109,7 +118,7 @@ def _avg(name: str, call: AggregateCall) -> Aggregate:
     if not is_number(value.type):
         raise no_function(name, call.args)
     # Spark averages integers as doubles; with this scale an average has 20 decimals.
-    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=NUMERIC)
+    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=numeric(38, 20))
 
 
 def _extreme(name: str, call: AggregateCall) -> Aggregate:
@@ -183,7 +192,8 @@ def _comparison(name: str, key: OrderKey) -> str:
     left, right = f"_l.{name}", f"_r.{name}"
     nulls, less = (-1 if key.nulls_first else 1), (1 if key.descending else -1)
     return (
-        f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {nulls} WHEN {left} IS NOT NULL AND {right} IS NULL THEN {-nulls} "
+        f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {nulls} "
+        f"WHEN {left} IS NOT NULL AND {right} IS NULL THEN {-nulls} "
         f"WHEN {left} < {right} THEN {less} WHEN {left} > {right} THEN {-less}"
     )
 
@@ -250,8 +260,8 @@ def _offset(name: str, args: list[Typed]) -> Aggregate:
 
 
 _WINDOW_FUNCTIONS = {
-    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value", "last_value",
-    "nth_value",
+    "row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "first_value",
+    "last_value", "nth_value",
 }  # fmt: skip
 
 

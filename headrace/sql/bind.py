@@ -5,7 +5,8 @@ condition, outputs their name, stored relations the schema ``public`` (so that n
 text that binds to itself, which is how a view's query is stored.
 
 >>> from headrace.sql.dialect import parse_query
->>> catalog = Catalog().add(Relation(id=1, name="t", kind="table", columns=(Column(name="a", type=SqlType("integer")),)))
+>>> columns = (Column(name="a", type=SqlType("integer")),)
+>>> catalog = Catalog().add(Relation(id=1, name="t", kind="table", columns=columns))
 >>> bind_query(parse_query("SELECT *, a + 1 FROM t"), catalog).text()
 'SELECT "t"."a" AS "a", "t"."a" + 1 AS "?column?" FROM "public"."t" AS "t"'
 """
@@ -336,8 +337,12 @@ class _Binder:
             return
         if group.args.get("all"):
             raise unsupported("GROUP BY ALL", group)
-        for owner in [group, *group.find_all(exp.Rollup, exp.Cube)]:
-            owner.set("expressions", [self._group_item(each, node, scope) for each in owner.expressions])
+        sets = (exp.Rollup, exp.Cube)
+        for owner in [group, *group.find_all(*sets)]:
+            items = [
+                each if isinstance(each, sets) else self._group_item(each, node, scope) for each in owner.expressions
+            ]
+            owner.set("expressions", items)
 
     def _group_item(self, item: exp.Expression, node: exp.Select, scope: _Scope) -> exp.Expression:
         """A column of the input, else the name or the number of an output."""

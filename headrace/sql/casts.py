@@ -13,12 +13,21 @@ from collections.abc import Callable
 
 from headrace.errors import TypeMismatch, Unsupported
 from headrace.sql.intervals import parse_interval, spark_interval
-from headrace.sql.literals import NOT_CONSTANT, from_text, number_literal, spark_constant, spark_string
+from headrace.sql.literals import (
+    FALSE_WORDS,
+    NOT_CONSTANT,
+    TRUE_WORDS,
+    from_text,
+    number_literal,
+    spark_constant,
+    spark_string,
+)
 from headrace.sql.typed import (
     BOOLEAN,
     DOUBLE,
     INTEGER,
     INTERVAL,
+    MAX_DIGITS,
     NUMERIC,
     TEXT,
     Typed,
@@ -139,9 +148,9 @@ def _to_boolean(value: Typed, target: SqlType) -> str | None:
     if is_text(value.type):
         # Spark does not know 'on' and 'off'. What is left over is an error (or NULL) for Spark to raise.
         word = f"lower(trim({value.sql}))"
-        yes = ", ".join(f"'{each}'" for each in ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"))
-        no = ", ".join(f"'{each}'" for each in ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"))
-        return f"CASE WHEN {word} IN ({yes}) THEN true WHEN {word} IN ({no}) THEN false ELSE CAST({value.sql} AS BOOLEAN) END"
+        yes, no = (", ".join(f"'{each}'" for each in words) for words in (TRUE_WORDS, FALSE_WORDS))
+        rest = f"CAST({value.sql} AS BOOLEAN)"
+        return f"CASE WHEN {word} IN ({yes}) THEN true WHEN {word} IN ({no}) THEN false ELSE {rest} END"
     if value.type.name == "jsonb":
         return f"CAST(parse_json({value.sql}) AS BOOLEAN)"
     return None
@@ -174,7 +183,7 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if is_integer(kind) or kind == BOOLEAN or kind.name in ("date", "timestamp"):
         return f"CAST({sql} AS STRING)"
     if kind.name == "numeric":
-        if kind.precision is not None:
+        if digits(kind)[0] < MAX_DIGITS:
             return f"CAST({sql} AS STRING)"
         # The scale is Headrace's choice, not the user's: print no more digits than the value has.
         return _strip(sql)

@@ -17,7 +17,6 @@ from headrace.sql.typed import (
     DATE,
     DOUBLE,
     INTERVAL,
-    NUMERIC,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -25,6 +24,7 @@ from headrace.sql.typed import (
     describe,
     is_integer,
     is_moment,
+    numeric,
 )
 from headrace.types import SqlType
 
@@ -89,22 +89,26 @@ def _field(name: str, args: list[Typed]) -> Typed:
     if not is_moment(value.type) and value.type != INTERVAL:
         raise TypeMismatch(f"function {name}(unknown, {describe(value.type)}) does not exist")
     if field == "epoch":
-        return Typed(_epoch(value), NUMERIC)
+        return _epoch(value)
     if field not in _FIELDS:
         raise Unsupported(f"{name}({field}) is not supported")
     if (value.type == DATE and field not in _DATE_FIELDS) or (value.type == INTERVAL and field not in _INTERVAL_FIELDS):
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
-    return Typed(f"CAST({_FIELDS[field].format(value.sql)} AS DECIMAL(20,6))", NUMERIC)
+    kind = _FIELD_TYPES.get(field, numeric(10, 0))
+    return Typed(f"CAST({_FIELDS[field].format(value.sql)} AS {kind.spark})", kind)
 
 
-def _epoch(value: Typed) -> str:
+_FIELD_TYPES = {"second": numeric(8, 6), "milliseconds": numeric(8, 3), "microseconds": numeric(8, 0)}
+
+
+def _epoch(value: Typed) -> Typed:
     if value.type == DATE:
-        return f"CAST(CAST(unix_date({value.sql}) AS BIGINT) * 86400 AS DECIMAL(20,0))"
+        return Typed(f"CAST(CAST(unix_date({value.sql}) AS BIGINT) * 86400 AS DECIMAL(20,0))", numeric(20, 0))
     if value.type == INTERVAL:
         micros = f"unix_micros({_EPOCH} + {value.sql})"
     else:
         micros = f"unix_micros({cast(value, TIMESTAMPTZ).sql})"
-    return f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))"
+    return Typed(f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))", numeric(26, 6))
 
 
 def extract(name: str, args: list[Typed]) -> Typed:

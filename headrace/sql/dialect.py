@@ -173,6 +173,16 @@ class Parser(RisingWaveParser):
             literal.set("this", f"{literal.name} {field}")
         return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.INTERVAL))
 
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expression | None:
+        """type 'constant', which binds tighter than a cast that follows; sqlglot would cast the constant first."""
+        if self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
+            index = self._index
+            data_type = self._parse_types(check_func=True, allow_identifiers=False)
+            if isinstance(data_type, exp.DataType) and self._match_set(_STRINGS):
+                return self._parse_column_ops(exp.Cast(this=_string(self, self._prev), to=data_type))
+            self._retreat(index)
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
     def _parse_extract(self) -> exp.Expression:
         if self._match_set(_STRINGS):
             field = _string(self, self._prev)
@@ -254,6 +264,7 @@ class Generator(RisingWaveGenerator):
     SUPPORTS_BETWEEN_FLAGS = True
     TRANSFORMS = {
         **RisingWaveGenerator.TRANSFORMS,
+        exp.Pow: lambda self, e: self.binary(e, "^"),
         exp.JSONExtract: lambda self, e: self.binary(e, "->"),
         exp.JSONExtractScalar: lambda self, e: self.binary(e, "->>"),
         exp.JSONBExtract: lambda self, e: self.binary(e, "#>"),

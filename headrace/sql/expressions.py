@@ -363,10 +363,10 @@ class Expressions:
 
     def elements(self, node: exp.Anonymous) -> Typed:
         """The array that a set-returning function unfolds; the type is an element's."""
-        args = [self.value(arg) for arg in node.expressions]
         if node.this == "generate_series":
             return datetimes.series([self.raw(arg) for arg in node.expressions])
-        if node.this == "unnest" and len(args) == 1:
+        if node.this == "unnest" and len(node.expressions) == 1:
+            args = [self.value(node.expressions[0])]
             if args[0].type is None or args[0].type.name != "array":
                 raise functions.no_function("unnest", args)
             return Typed(args[0].sql, args[0].type.element)

@@ -112,6 +112,12 @@ _LOGARITHM = "CASE WHEN {0} <= 0 THEN raise_error('cannot take logarithm of zero
 _CEILING = "CASE WHEN abs({0}) >= 4503599627370496D THEN {0} ELSE CAST(%s({0}) AS DOUBLE) END"  # Spark gives a bigint
 _WORDS = r"regexp_extract_all({0}, '([\\p{{L}}\\p{{Nd}}]+|[^\\p{{L}}\\p{{Nd}}]+)', 0)"
 
+_JSONB_TYPE = (
+    "CASE substring({0}, 1, 1) WHEN '{{' THEN 'object' WHEN '[' THEN 'array' WHEN '\"' THEN 'string' "
+    "WHEN 't' THEN 'boolean' WHEN 'f' THEN 'boolean' WHEN 'n' THEN 'null' "
+    "ELSE CASE WHEN {0} IS NOT NULL THEN 'number' END END"
+)
+
 _SIGNATURES: dict[str, list[Signature]] = {
     name: [_signature(*each) for each in signatures]
     for name, signatures in {
@@ -148,10 +154,6 @@ _SIGNATURES: dict[str, list[Signature]] = {
         "atan2": [("double double", "double", "atan2({0}, {1})")],
         "pi": [("", "double", "pi()")],
         "random": [("", "double", "rand()")],
-        "sign": [
-            ("numeric", "numeric", "CAST(sign({0}) AS DECIMAL(1,0))"),
-            ("double", "double", "sign({0})"),
-        ],
         "to_hex": [
             ("int", "text", "lower(hex(CAST({0} AS BIGINT) & 4294967295L))"),
             ("bigint", "text", "lower(hex({0}))"),
@@ -196,7 +198,16 @@ _SIGNATURES: dict[str, list[Signature]] = {
         "ends_with": [("text text", "boolean", "endswith({0}, {1})")],
         "split_part": [("text text int", "text", "split_part({0}, {1}, {2})")],
         "ascii": [("text", "int", "ascii({0})")],
-        "chr": [("int", "text", "decode(encode(char({0}), 'UTF-8'), 'UTF-8')")],
+        # Spark's chr knows only 256 characters
+        "chr": [
+            (
+                "int",
+                "text",
+                _checked(
+                    "{0} <= 0", "character number must be positive", "decode(unhex(lpad(hex({0}), 8, '0')), 'UTF-32')"
+                ),
+            )
+        ],
         "overlay": [
             ("text text int", "text", "overlay({0} PLACING {1} FROM {2})"),
             ("text text int int", "text", "overlay({0} PLACING {1} FROM {2} FOR {3})"),
@@ -224,14 +235,7 @@ _SIGNATURES: dict[str, list[Signature]] = {
         "to_timestamp": [("double", "timestamptz", "timestamp_seconds({0})")],
         # jsonb
         "jsonb_array_length": [("jsonb", "int", "json_array_length({0})")],
-        "jsonb_typeof": [
-            (
-                "jsonb",
-                "text",
-                "CASE substring(ltrim({0}), 1, 1) WHEN '{{' THEN 'object' WHEN '[' THEN 'array' WHEN '\"' THEN 'string' "
-                "WHEN 't' THEN 'boolean' WHEN 'f' THEN 'boolean' WHEN 'n' THEN 'null' ELSE CASE WHEN {0} IS NOT NULL THEN 'number' END END",
-            )
-        ],
+        "jsonb_typeof": [("jsonb", "text", _JSONB_TYPE)],
     }.items()
 }
 
@@ -263,9 +267,31 @@ def _ceil_floor(name: str, args: list[Typed]) -> Typed:
     value = _number(name, args[0])
     spark = "floor" if name == "floor" else "ceil"
     if value.type.name == "numeric":
-        return Typed(f"{spark}({value.sql})", numeric(digits(value.type)[0], 0))
+        return Typed(f"{spark}({value.sql})", _rounded(value.type, 0))
     value = cast(value, DOUBLE)
     return Typed((_CEILING % spark).format(value.sql), DOUBLE)
+
+
+def _sign(name: str, args: list[Typed]) -> Typed:
+    _arity(name, args, 1)
+    value = _number(name, args[0])
+    if value.type.name == "numeric":
+        return Typed(f"CAST(sign({value.sql}) AS DECIMAL(1,0))", numeric(1, 0))
+    return Typed(f"sign({cast(value, DOUBLE).sql})", DOUBLE)
+
+
+def _rounded(kind: SqlType, places: int) -> SqlType:
+    """The type that Spark's round, ceil and floor give: rounding may need another digit before the point."""
+    precision, scale = digits(kind)
+    whole = precision - scale + 1
+    return numeric(max(whole, 1 - places), 0) if places < 0 else numeric(whole + min(scale, places), min(scale, places))
+
+
+def _places(name: str, value: Typed) -> int:
+    text = value.sql.removeprefix("(- ").removesuffix(")")
+    if not is_integer(value.type) or not text.isdigit():
+        raise Unsupported(f"{name}() to a number of digits that is not a constant is not supported")
+    return -int(text) if value.sql.startswith("(- ") else int(text)
 
 
 def _round(name: str, args: list[Typed]) -> Typed:
@@ -274,28 +300,23 @@ def _round(name: str, args: list[Typed]) -> Typed:
     if len(args) == 2:
         if is_float(value.type):
             raise no_function(name, args)
-        places = cast(args[1], INTEGER)
-        return Typed(f"round({_to_decimal(value)}, {places.sql})", NUMERIC)
+        value, places = cast(value, NUMERIC), _places(name, args[1])
+        return Typed(f"round({value.sql}, {places})", _rounded(value.type, places))
     if value.type.name == "numeric":
-        return Typed(f"round({value.sql}, 0)", numeric(digits(value.type)[0], 0))
+        return Typed(f"round({value.sql}, 0)", _rounded(value.type, 0))
     return Typed(f"rint({cast(value, DOUBLE).sql})", DOUBLE)
-
-
-def _to_decimal(value: Typed) -> str:
-    return cast(value, NUMERIC).sql
 
 
 def _trunc(name: str, args: list[Typed]) -> Typed:
     _arity(name, args, 1, 2)
     value = _number(name, args[0])
-    if len(args) == 2:
-        if is_float(value.type):
-            raise no_function(name, args)
-        places, sql = cast(args[1], INTEGER).sql, _to_decimal(value)
-        return Typed(f"CASE WHEN {sql} < 0 THEN ceil({sql}, {places}) ELSE floor({sql}, {places}) END", NUMERIC)
-    if value.type.name == "numeric":
-        whole = numeric(digits(value.type)[0], 0)
-        return Typed(f"CASE WHEN {value.sql} < 0 THEN ceil({value.sql}) ELSE floor({value.sql}) END", whole)
+    if len(args) == 2 and is_float(value.type):
+        raise no_function(name, args)
+    if len(args) == 2 or value.type.name == "numeric":
+        value, places = cast(value, NUMERIC), _places(name, args[1]) if len(args) == 2 else 0
+        sql = value.sql
+        both = f"CASE WHEN {sql} < 0 THEN ceil({sql}, {places}) ELSE floor({sql}, {places}) END"
+        return Typed(both, _rounded(value.type, places))
     sql = cast(value, DOUBLE).sql
     down, up = (_CEILING % "floor").format(sql), (_CEILING % "ceil").format(sql)
     return Typed(f"CASE WHEN {sql} < 0 THEN {up} ELSE {down} END", DOUBLE)
@@ -465,10 +486,13 @@ def _encode(name: str, args: list[Typed]) -> Typed:
     _arity(name, args, 2)
     value, encoding = args
     known = {
-        ("encode", "hex"): "lower(hex({}))",
-        ("encode", "base64"): "base64({})",
-        ("decode", "hex"): "unhex({})",
-        ("decode", "base64"): "unbase64({})",
+        ("encode", "hex"): "lower(hex({0}))",
+        ("encode", "base64"): "base64({0})",
+        # Spark's unhex gives NULL for what is no hexadecimal number
+        ("decode", "hex"): _checked(
+            "{0} IS NOT NULL AND (length({0}) % 2 = 1 OR unhex({0}) IS NULL)", "invalid hexadecimal data", "unhex({0})"
+        ),
+        ("decode", "base64"): "unbase64({0})",
     }
     template = known.get((name, (encoding.literal or "").lower()))
     if template is None:
@@ -597,6 +621,7 @@ def _jsonb_path(name: str, args: list[Typed]) -> Typed:
 _HANDLERS: dict[str, Handler] = {
     "abs": _abs,
     **dict.fromkeys(("ceil", "ceiling", "floor"), _ceil_floor),
+    "sign": _sign,
     "round": _round,
     "trunc": _trunc,
     "mod": _mod,

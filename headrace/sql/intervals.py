@@ -27,9 +27,9 @@ _MICROS = {
 _MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
 _ALIASES = {
     "us": "microsecond", "usec": "microsecond", "usecond": "microsecond", "ms": "millisecond", "msec": "millisecond",
-    "msecond": "millisecond", "s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour", "hr": "hour",
-    "d": "day", "w": "week", "mon": "month", "y": "year", "yr": "year", "dec": "decade", "cent": "century", "c": "century",
-    "centurie": "century", "mil": "millennium", "millennia": "millennium",
+    "msecond": "millisecond", "s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour",
+    "hr": "hour", "d": "day", "w": "week", "mon": "month", "y": "year", "yr": "year", "dec": "decade",
+    "cent": "century", "c": "century", "centurie": "century", "mil": "millennium", "millennia": "millennium",
 }  # fmt: skip
 
 _CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2}(?:\.\d*)?))?")

@@ -1,8 +1,8 @@
 """The names of output columns, as PostgreSQL chooses them.
 
 >>> from headrace.sql.dialect import parse_expression
->>> [label(parse_expression(text)) for text in ("t.a", "a + 1", "lower(a)", "a::int", "'1'::int", "CASE WHEN a THEN b END")]
-['a', '?column?', 'lower', 'a', 'int4', 'case']
+>>> [label(parse_expression(text)) for text in ("t.a", "a + 1", "lower(a)", "a::int", "'1'::int")]
+['a', '?column?', 'lower', 'a', 'int4']
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ NOT_CONSTANT = _NotConstant()
 
 INTEGER_RANGES = {"smallint": 2**15, "integer": 2**31, "bigint": 2**63}
 
-_TRUE = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
-_FALSE = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
+TRUE_WORDS = ("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1")
+FALSE_WORDS = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -65,16 +65,16 @@ def _invalid(kind: SqlType, text: str) -> DataError:
 
 
 def from_text(text: str, kind: SqlType) -> Any:
-    """The value that the string constant has as the type; NOT_CONSTANT if Spark should say; DataError if it has none."""
+    """The value of a string constant as the type; NOT_CONSTANT if Spark should say; DataError if there is none."""
     reader = _READERS.get(kind.name)
     return NOT_CONSTANT if reader is None else reader(text, kind)
 
 
 def _boolean(text: str, kind: SqlType) -> bool:
     word = text.strip().lower()
-    if word not in _TRUE and word not in _FALSE:
+    if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise _invalid(kind, text)
-    return word in _TRUE
+    return word in TRUE_WORDS
 
 
 def _integer(text: str, kind: SqlType) -> int:

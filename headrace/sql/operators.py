@@ -93,11 +93,8 @@ def _numbers(symbol: str, left: Typed, right: Typed) -> Typed:
 def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
     if symbol == "/":
         # With its own rules Spark would give 1.0 / 3 six digits; these operands give every quotient 18.
-        return Typed(f"(CAST({left.sql} AS DECIMAL(38,18)) / CAST({right.sql} AS DECIMAL(38,18)))", NUMERIC)
-    known = all(side.type.name != "numeric" or side.type.precision is not None for side in (left, right))
-    sql = f"({_decimal(left)} {symbol} {_decimal(right)})"
-    if not known:
-        return Typed(sql, NUMERIC)
+        sql = f"(CAST({left.sql} AS DECIMAL(38,18)) / CAST({right.sql} AS DECIMAL(38,18)))"
+        return Typed(sql, numeric(38, 18))
     (p1, s1), (p2, s2) = digits(left.type), digits(right.type)
     whole, scale = max(p1 - s1, p2 - s2), max(s1, s2)
     result = {
@@ -106,7 +103,7 @@ def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
         "*": numeric(p1 + p2 + 1, s1 + s2),
         "%": numeric(min(p1 - s1, p2 - s2) + scale, scale),
     }[symbol]
-    return Typed(sql, result)
+    return Typed(f"({_decimal(left)} {symbol} {_decimal(right)})", result)
 
 
 def _decimal(value: Typed) -> str:

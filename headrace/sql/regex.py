@@ -17,8 +17,8 @@ from headrace.errors import DataError, Unsupported
 
 _CLASSES = {
     "alpha": r"\p{L}", "digit": r"\p{Digit}", "alnum": r"\p{L}\p{Nd}", "upper": r"\p{Lu}", "lower": r"\p{Ll}",
-    "space": r"\s", "blank": r" \t", "punct": r"\p{Punct}", "xdigit": r"\p{XDigit}", "word": r"\w", "cntrl": r"\p{Cntrl}",
-    "print": r"\p{Print}", "graph": r"\p{Graph}",
+    "space": r"\s", "blank": r" \t", "punct": r"\p{Punct}", "xdigit": r"\p{XDigit}", "word": r"\w",
+    "cntrl": r"\p{Cntrl}", "print": r"\p{Print}", "graph": r"\p{Graph}",
 }  # fmt: skip
 
 _ESCAPES = {"m": r"\b(?=\w)", "M": r"\b(?<=\w)", "y": r"\b", "Y": r"\B", "Z": r"\z", "A": r"\A"}

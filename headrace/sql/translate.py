@@ -20,11 +20,14 @@ from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
 from headrace.sql.expressions import Expressions, position_of, unsupported
+from headrace.sql.literals import NOT_CONSTANT, constant
 from headrace.sql.names import SCHEMA
-from headrace.sql.typed import BIGINT, BOOLEAN, TEXT, Typed, common_type
+from headrace.sql.typed import BIGINT, BOOLEAN, TEXT, Typed, common_type, is_integer
 from headrace.types import SqlType, quote_spark
 
 Types = list[SqlType | None]
+
+LONG_SERIES = 10_000
 
 
 def to_spark(
@@ -176,10 +179,13 @@ class Translator(Expressions):
 
     def _group(self, group: exp.Group) -> str:
         _only(group, {"expressions", "rollup", "cube"})
-        items = [self.text(each) for each in group.expressions]
-        for key in ("rollup", "cube"):
-            for each in group.args.get(key) or []:
-                items.append(f"{key.upper()}({', '.join(self.text(inner) for inner in each.expressions)})")
+        items = []
+        for each in [*group.expressions, *(group.args.get("rollup") or []), *(group.args.get("cube") or [])]:
+            if isinstance(each, (exp.Rollup, exp.Cube)):
+                inner = ", ".join(self.text(item) for item in each.expressions)
+                items.append(f"{type(each).__name__.upper()}({inner})")
+            else:
+                items.append(self.text(each))
         return ", ".join(items)
 
     def _tail(self, node: exp.Expression) -> str:
@@ -286,7 +292,8 @@ class Translator(Expressions):
             raise unsupported(f"{type(node).__name__} in FROM", node)
         _only(node, {"this", "db", "alias", "joins", "ordinality"})
         if isinstance(node.this, exp.Anonymous):
-            sql = f"{'' if first else 'LATERAL '}{self._function(node.this, ordinality=bool(node.args.get('ordinality')))}"
+            lateral = "" if first else "LATERAL "
+            sql = lateral + self._function(node.this, ordinality=bool(node.args.get("ordinality")))
         elif node.db == SCHEMA:
             sql = quote_spark(self.table_names.get(node.name, node.name))
         else:
@@ -296,10 +303,24 @@ class Translator(Expressions):
 
     def _function(self, node: exp.Anonymous, *, ordinality: bool = False) -> str:
         array = self.elements(node)
+        if not ordinality and (rows := self._range(node, array.type)) is not None:
+            return rows
         if ordinality:
             rows = f"transform({array.sql}, (_e, _i) -> named_struct('e', _e, 'n', CAST(_i + 1 AS BIGINT)))"
             return f"(SELECT inline({rows}))"
         return f"(SELECT explode({array.sql}))"
+
+    def _range(self, node: exp.Anonymous, kind: SqlType | None) -> str | None:
+        """A long series of constants as Spark's range(): made by all executors, and never an array in memory."""
+        if node.name.lower() != "generate_series" or kind is None or not is_integer(kind):
+            return None
+        numbers = [constant(argument, BIGINT) for argument in node.expressions]
+        if any(number is NOT_CONSTANT or number is None for number in numbers):
+            return None
+        start, stop, step = (*numbers, 1)[:3]
+        if step <= 0 or (stop - start) // step < LONG_SERIES:
+            return None
+        return f"(SELECT CAST(id AS {kind.spark}) FROM range({start}, {stop + 1}, {step}))"
 
     def _join(self, join: exp.Join) -> str:
         _only(join, {"this", "side", "kind", "on"})

@@ -41,7 +41,7 @@ class Typed:
     literal: str | None = None
     """The value of a string constant that has no type yet."""
     months: int = 0
-    """The months of an interval constant; ``sql`` is the rest. No column can hold them, but a date can be moved by them."""
+    """The months of an interval constant; ``sql`` is the rest. No column holds them, but they can move a date."""
 
 
 def describe(kind: SqlType | None) -> str:
@@ -88,11 +88,10 @@ def widen(left: SqlType, right: SqlType) -> SqlType | None:
         wider, narrower = sorted((left, right), key=lambda kind: NUMBERS.index(kind.name), reverse=True)
         if wider.name != "numeric":
             return wider
-        if wider.precision is None or (narrower.name == "numeric" and narrower.precision is None):
-            return NUMERIC
         (p1, s1), (p2, s2) = digits(wider), digits(narrower)
         scale = max(s1, s2)
-        return numeric(max(p1 - s1, p2 - s2) + scale, scale)
+        exact = numeric(max(p1 - s1, p2 - s2) + scale, scale)
+        return NUMERIC if NUMERIC in (left, right) and digits(exact) == digits(NUMERIC) else exact
     if is_moment(left) and is_moment(right):
         return max(left, right, key=lambda kind: MOMENTS.index(kind.name))
     if left.name == right.name == "array":

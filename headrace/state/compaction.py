@@ -6,14 +6,15 @@ eight of those one of 64,000, and so on: at most 7 runs per tier are waiting, an
 
 Rules beyond that:
 
-* Merged runs are neighbours in epoch order, because merging drops the versions between a key's oldest and newest. A run
-  that shares no key range with any other is in nobody's way and may be skipped over.
+* Merged runs are neighbours in epoch order, without a gap, because merging drops the versions between a key's oldest
+  and newest; so the epochs of two runs never interleave.
 * A small run older than a large one counts to the large one's tier (:func:`_tiers`), so that the runs of a tier are
   neighbours. If most of such a window is small, only the small neighbours in it are merged.
 * The oldest run, often by far the largest, is rewritten only when the rest has grown to a quarter of it.
 * When more than 30 % of all rows retract others, everything is merged: it is the retractions, and what they kill, that
   reads pay for.
-* Large files whose key ranges nothing else overlaps gain nothing from merging and are left alone.
+* The oldest runs are left alone while their files are large and no other run reaches into their key range: merging
+  would gain nothing. So rows that only ever arrive with growing keys are not rewritten again and again.
 
 >>> from headrace.state.runs import RunFile
 >>> def run(n): return Run(id=f"r{n}", first_epoch=n, last_epoch=n,
@@ -51,7 +52,7 @@ class Choice:
 def choose(runs: Sequence[Run], *, fanout: int = 8) -> Choice | None:
     """What to merge now, or None if all is well. Ask again after each merge."""
     ordered = sorted(runs, key=lambda run: (run.first_epoch, run.last_epoch))
-    active = _active(ordered)
+    active = ordered[_settled(ordered) :]
     if len(active) < 2:
         return None
     rows = [run.rows for run in active]
@@ -72,7 +73,9 @@ def whole(runs: Sequence[Run]) -> Choice | None:
     if len(runs) < 2 and not any(run.retractions for run in runs):
         return None
     ordered = sorted(runs, key=lambda run: (run.first_epoch, run.last_epoch))
-    return Choice(inputs=tuple(run.id for run in ordered), level=max(1, tier(sum(run.rows for run in runs))), bottom=True)
+    return Choice(
+        inputs=tuple(run.id for run in ordered), level=max(1, tier(sum(run.rows for run in runs))), bottom=True
+    )
 
 
 def tier(rows: int, fanout: int = 8) -> int:
@@ -83,10 +86,13 @@ def tier(rows: int, fanout: int = 8) -> int:
     return result
 
 
-def _active(ordered: list[Run]) -> list[Run]:
-    """Without the runs that need no merging: no retractions, large files, and no other run in their key range."""
+def _settled(ordered: list[Run]) -> int:
+    """How many of the oldest runs need no merging: large files, no retractions, no other run in their key range."""
     lonely = _lonely(ordered)
-    return [run for run in ordered if run.id not in lonely or run.retractions or _has_small_files(run)]
+    for number, run in enumerate(ordered):
+        if run.id not in lonely or run.retractions or _has_small_files(run):
+            return number
+    return len(ordered)
 
 
 def _lonely(runs: list[Run]) -> set[str]:

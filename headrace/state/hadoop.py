@@ -55,7 +55,10 @@ class HadoopStorage:
 
     def exists(self, path: str) -> bool:
         with _translated(self.uri(path)):
-            return self._files.exists(self._path(path))
+            return self._exists(path)
+
+    def _exists(self, path: str) -> bool:
+        return self._files.exists(self._path(path))
 
     def make_dirs(self, directory: str) -> None:
         with _translated(self.uri(directory)):
@@ -71,7 +74,7 @@ class HadoopStorage:
         directory, slash, name = path.rpartition("/")
         temporary = f"{directory}{slash}.{name}.{uuid.uuid4().hex}{TEMPORARY}"
         with _translated(self.uri(path)):
-            if not overwrite and self._files.exists(self._path(path)):
+            if not overwrite and self._exists(path):
                 return False
             try:
                 stream = self._files.create(self._path(temporary), False)

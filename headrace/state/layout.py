@@ -5,8 +5,10 @@ A layout is all that an executor needs to write, read or merge a relation's runs
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,6 +39,10 @@ class Layout:
             pk=relation.pk,
             distribution=relation.distribution,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what follows from them is worked out again where it is needed, and not all of it pickles."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @cached_property
     def names(self) -> list[str]:

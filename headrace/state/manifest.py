@@ -193,8 +193,7 @@ class Change:
 
     @staticmethod
     def between(old: Manifest, new: Manifest) -> Change:
-        oldest = new.history[0][0] if new.history else new.version + 1
-        known = {moment[0] for moment in old.history}
+        forget_before, gained = _history_change(old.history, new.history)
         return Change(
             version=new.version,
             epoch=new.epoch,
@@ -211,8 +210,8 @@ class Change:
             positions=MapChange.between(old.positions, new.positions),
             offsets=MapChange.between(old.offsets, new.offsets),
             parameters=MapChange.between(old.parameters, new.parameters),
-            forget_before=oldest,
-            history=tuple(moment for moment in new.history if moment[0] not in known),
+            forget_before=forget_before,
+            history=gained,
         )
 
     def apply(self, old: Manifest) -> Manifest:
@@ -330,6 +329,15 @@ def referenced_files(manifests: Iterable[Manifest]) -> set[str]:
                         if file.sidecar:
                             paths.add(file.sidecar)
     return paths
+
+
+def _history_change(old: tuple[Moment, ...], new: tuple[Moment, ...]) -> tuple[int, tuple[Moment, ...]]:
+    """History loses its oldest and gains newer ones; anything else is written whole."""
+    if new and old and new[0] in old:
+        kept = old[old.index(new[0]) :]
+        if new[: len(kept)] == kept:
+            return new[0][0], new[len(kept) :]
+    return max((moment[0] for moment in old), default=0) + 1, new
 
 
 def _differs(old: Any, new: Any) -> bool:

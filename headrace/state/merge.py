@@ -128,6 +128,8 @@ def same_as_previous(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """For each row, whether the columns equal the row before's; NULLs and NaNs equal their like."""
     same = np.ones(table.num_rows, dtype=bool)
     same[:1] = False
+    if table.num_rows < 2:
+        return same
     for name in columns:
         column = _whole(table.column(name))
         same[1:] &= equal(column.slice(0, len(column) - 1), column.slice(1))

@@ -128,17 +128,18 @@ class GroupIndex:
     def overlapping(self, sorted_keys: Sequence[bytes]) -> dict[int, tuple[int, int]]:
         """The groups that may hold a key, each with the slice of the keys that it may hold."""
         found: dict[int, tuple[int, int]] = {}
-        if not sorted_keys:
-            return found
-        first = bisect_left(self.groups, sorted_keys[0], key=lambda group: group[1])
-        last = bisect_right(self.groups, sorted_keys[-1], key=lambda group: group[0])
-        start = 0
-        for number in range(first, last):
+        number, start = 0, 0
+        while number < len(self.groups):
             low, high, _ = self.groups[number]
             start = bisect_left(sorted_keys, low, start)
+            if start == len(sorted_keys):
+                break
             stop = bisect_right(sorted_keys, high, start)
             if start < stop:
                 found[number] = (start, stop)
+                number += 1
+            else:  # a few keys in a large file: skip to the group that the next one may be in
+                number = bisect_left(self.groups, sorted_keys[start], number + 1, key=lambda group: group[1])
         return found
 
     def to_bytes(self) -> bytes:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import CorruptWarehouse, Fenced, HeadraceError, StorageError
-from headrace.state.manifest import Change, Manifest, damaged, decode, encode
+from headrace.state.manifest import Change, Manifest, Writer, damaged, decode, encode
 from headrace.state.storage import Storage
 
 FULL_EVERY = 32
@@ -73,13 +73,17 @@ class ManifestStore:
     def replay(self, oldest: int) -> Iterator[Manifest]:
         """Every version from ``oldest`` to the newest, in order; each file is read once."""
         manifest = self.load(oldest)
-        while manifest is not None:
-            yield manifest
-            path = self.change_path(manifest.version + 1)
+        if manifest is None:
+            # Whoever asks what is still needed must not take "unknown" for "nothing".
+            raise damaged(self.change_path(oldest), "it is missing, though it should be kept")
+        yield manifest
+        for version in range(oldest + 1, self._listing().newest + 1):
+            path = self.change_path(version)
             try:
                 manifest = self._apply(manifest, decode(self.storage.read(path), path))
             except FileNotFoundError:
-                return
+                raise damaged(path, "it is missing, though later ones exist") from None
+            yield manifest
 
     def commit(self, previous: Manifest, new: Manifest) -> None:
         if new.version != previous.version + 1:
@@ -87,10 +91,10 @@ class ManifestStore:
         path = self.change_path(new.version)
         data = encode(Change.between(previous, new))
         if not self.storage.write_new(path, data) and not self._is_ours(path, data):
-            raise self._fenced(path)
+            raise self._fenced(path, new.writer)
         if not self._still_current(previous.version, new.version):
             self.storage.delete([path])
-            raise self._fenced(None)
+            raise self._fenced(None, new.writer)
         if new.version % FULL_EVERY == 0:
             try:
                 self.storage.write(self.full_path(new.version), encode(new))
@@ -204,18 +208,19 @@ class ManifestStore:
             return self._listing().newest == new
         return self.storage.exists(self.change_path(previous))
 
-    def _fenced(self, path: str | None) -> Fenced:
-        other = "another engine"
+    def _fenced(self, path: str | None, ourselves: Writer) -> Fenced:
         try:
-            if path is None:
-                newest = self.load()
-                other = f"{newest.writer}" if newest is not None else other
-            else:
-                document = decode(self.storage.read(path), path)
-                other = f"{document.writer}"
+            found = self.load() if path is None else decode(self.storage.read(path), path)
+            other = None if found is None else found.writer
         except (HeadraceError, FileNotFoundError):
-            pass
+            other = None
+        if other == ourselves:
+            return Fenced(
+                f"an earlier commit to {self.storage.root} was reported as failed, but has reached the storage",
+                hint="open the warehouse again: it continues from that commit",
+            )
         return Fenced(
-            f"{other} has taken over the warehouse {self.storage.root}; this engine can commit nothing more",
+            f"{other or 'another engine'} has taken over the warehouse {self.storage.root}; "
+            "this engine can commit nothing more",
             hint="send statements to that engine, or stop it and start this one again",
         )

@@ -11,6 +11,7 @@ sidecar ``<file>.index`` with every group's bounds.
 
 from __future__ import annotations
 
+import operator
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -115,6 +116,7 @@ class RunFileWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_index=False,
+            write_statistics=[field.name for field in self._layout.stored_schema if _bounded(field.type)],
         )
         self._index: list[tuple[bytes, bytes, int]] = []
 
@@ -182,7 +184,8 @@ def row_groups(vnodes: np.ndarray) -> list[tuple[int, int]]:
 class WriteDelta:
     """A task body for ``mapInArrow``: wide rows in, one line per written file out.
 
-    ``sort`` is for deltas small enough to be held whole; without it the input must come sorted file by file.
+    ``sort`` is for deltas small enough to be held whole; without it the input should come sorted file by file, because
+    a new file begins wherever a batch starts below the end of the one before.
     """
 
     root: str
@@ -200,8 +203,8 @@ class WriteDelta:
             for wide in self._tables(batches):
                 for writer, (output, names) in zip(writers, branches, strict=True):
                     rows = pa.concat_tables([self._branch(wide, output.layout, name) for name in names])
-                    if self.sort:
-                        rows = sort_rows(output.layout, rows)
+                    # Sorted already, unless this is one of the batches where Spark goes from one file to the next.
+                    rows = sort_rows(output.layout, rows)
                     writer.push(consolidate(rows, [VNODE, *output.layout.key_names]))
             for writer, (output, _) in zip(writers, branches, strict=True):
                 yield from report({output.layout.relation_id: writer.finish()})
@@ -240,7 +243,11 @@ def sort_rows(layout: Layout, rows: pa.Table) -> pa.Table:
     if rows.num_rows < 2:
         return rows
     keys = layout.encode(rows)
-    weights = rows[WEIGHT].to_pylist()
+    weights = rows[WEIGHT].to_numpy()
+    falls = np.flatnonzero(weights[:-1] > weights[1:]).tolist()
+    if all(map(operator.le, keys, keys[1:])) and all(keys[at] != keys[at + 1] for at in falls):
+        return rows
+    weights = weights.tolist()
     order = sorted(range(rows.num_rows), key=lambda index: (keys[index], weights[index]))
     return rows.take(pa.array(order, pa.int64()))
 
@@ -280,6 +287,11 @@ def written_files(report_rows: Iterable) -> dict[int, list[RunFile]]:
             )
         )
     return files
+
+
+def _bounded(kind: pa.DataType) -> bool:
+    """Whether a minimum and maximum say what a column holds. They leave out NaN, which Spark then does not look for."""
+    return not pa.types.is_floating(kind) and not pa.types.is_nested(kind)
 
 
 def _count_retractions(rows: pa.Table) -> int:

@@ -1,0 +1,128 @@
+"""The driver's files through Hadoop's file systems, as they would be on HDFS."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import Fenced, StorageError
+from headrace.state.hadoop import HadoopStorage
+from headrace.state.manifest import Manifest
+from headrace.state.store import ManifestStore
+from tests.unit.test_state_store import THEM, committed, following
+
+
+@pytest.fixture(params=["file", "viewfs"])
+def storage(request, spark, tmp_path: Path) -> HadoopStorage:
+    jvm = spark.sparkContext._jvm
+    # A copy: a mount that points into a folder of this test must not stay in the session.
+    conf = jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
+    if request.param == "file":
+        return HadoopStorage(f"file://{tmp_path}/ware house", jvm, conf)
+    (tmp_path / "mounted").mkdir()
+    conf.set("fs.viewfs.mounttable.default.link./mnt", f"file://{tmp_path}/mounted")
+    conf.setBoolean("fs.viewfs.impl.disable.cache", True)
+    return HadoopStorage("viewfs:///mnt/warehouse", jvm, conf)
+
+
+def names(storage: HadoopStorage, directory: str) -> list[str]:
+    return [entry.name for entry in storage.list(directory)]
+
+
+def test_what_is_written_can_be_read(storage):
+    data = bytes(range(256)) * 1000
+    storage.write("a/b/c", b"1")
+    storage.write("a/b/c", data)
+    assert storage.read("a/b/c") == data
+    storage.write("a/b/empty", b"")
+    assert storage.read("a/b/empty") == b""
+    assert [storage.exists(path) for path in ("a/b", "a/b/c", "a/b/d")] == [True, True, False]
+    assert names(storage, "a/b") == ["c", "empty"], "a temporary file was left"
+
+
+def test_only_the_first_write_new_counts(storage):
+    assert storage.write_new("m/1", b"first") is True
+    assert storage.write_new("m/1", b"second") is False
+    assert storage.read("m/1") == b"first"
+    assert names(storage, "m") == ["1"]
+
+
+def test_a_rename_refuses_what_appeared_in_the_meantime(storage, monkeypatch):
+    """The look before the write is a courtesy; what counts is that the rename does not replace."""
+    storage.write("m/1", b"first")
+    monkeypatch.setattr(storage, "_exists", lambda path: False)
+    assert storage.write_new("m/1", b"second") is False
+    assert storage.read("m/1") == b"first"
+    assert names(storage, "m") == ["1"]
+
+
+def test_rivals_one_after_the_other(storage):
+    with ThreadPoolExecutor(2) as pool:
+        for version in range(3):
+            won = list(pool.map(lambda who, version=version: storage.write_new(f"m/{version}", b"%d" % who), range(2)))
+            assert any(won)
+            assert storage.read(f"m/{version}") in (b"0", b"1")
+
+
+def test_listing_and_deleting(storage):
+    storage.write("d/x.parquet", b"123")
+    storage.write("d/e/y.parquet", b"1")
+    (entry,) = storage.list("d")
+    assert (entry.name, entry.size) == ("x.parquet", 3)
+    assert entry.mtime > 1e9
+    assert storage.list("nowhere") == []
+    assert list(storage.walk("nowhere")) == []
+    assert sorted(found.name for found in storage.walk("d")) == ["d/e/y.parquet", "d/x.parquet"]
+    assert sorted(found.name for found in storage.walk("")) == ["d/e/y.parquet", "d/x.parquet"]
+    storage.delete(["d/x.parquet", "d/missing"])
+    assert names(storage, "d") == []
+    storage.delete(["d"])
+    assert not storage.exists("d")
+
+
+def test_a_missing_file_is_for_the_caller_to_judge(storage):
+    with pytest.raises(FileNotFoundError):
+        storage.read("nothing")
+
+
+def test_directories(storage):
+    storage.make_dirs("some/where")
+    assert storage.exists("some/where")
+    assert storage.uri("a/b") == f"{storage.root}/a/b"
+    assert storage.uri("") == storage.root
+
+
+def test_manifests(storage):
+    store = ManifestStore(storage)
+    made = committed(store, 34)
+    assert store.load() == made[-1]
+    with pytest.raises(Fenced, match="process 1 on here"):
+        store.commit(made[-2], following(made[-2], THEM))
+    store.prune(34)
+    assert store.versions() == [32, 33, 34]
+    assert store.load(33) == made[32]
+    with pytest.raises(Fenced):
+        store.commit(Manifest(), following(Manifest(), THEM))
+
+
+def test_spark_reads_what_the_storage_names(spark, tmp_path):
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    storage = HadoopStorage(f"file://{tmp_path}/warehouse", spark.sparkContext._jvm, conf)
+    spark.range(3).write.parquet(storage.uri("data/1"))
+    assert spark.read.parquet(storage.uri("data/1")).count() == 3
+    assert any(name.endswith(".parquet") for name in names(storage, "data/1"))
+
+
+def test_an_unknown_scheme_says_what_is_missing(spark):
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    with pytest.raises(StorageError, match="nosuch") as caught:
+        HadoopStorage("nosuch://host/warehouse", spark.sparkContext._jvm, conf)
+    assert "jars" in caught.value.hint
+
+
+def test_a_file_where_a_directory_should_be(storage):
+    storage.write("m", b"")
+    with pytest.raises(StorageError, match="cannot access"):
+        storage.write("m/1", b"")
