@@ -30,8 +30,8 @@ def main() -> None:
     mine, theirs = median(ours[1:]), median(plain[1:])
     report(
         "bulk_insert",
-        f"INSERT … SELECT of 5 M rows took {mine:.1f} s, spark.write.parquet {theirs:.1f} s: {theirs / mine:.2f} of its "
-        f"speed (at least 0.5); peak memory {memory.megabytes} MB",
+        f"INSERT … SELECT of 5 M rows took {mine:.1f} s, spark.write.parquet {theirs:.1f} s: {theirs / mine:.2f} of "
+        f"its speed (at least 0.5); peak memory {memory.megabytes} MB",
         ratio=round(theirs / mine, 3), limit=0.5, ours_s=round(mine, 2), plain_s=round(theirs, 2),
         peak_memory_mb=memory.megabytes,
     )  # fmt: skip

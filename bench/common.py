@@ -27,9 +27,10 @@ ROWS = """
            (g % 10000)::numeric(10,2) AS price, (g % 77)::int AS qty, 'note ' || g || ' about something' AS note
     FROM generate_series({first}, {last}) AS g
 """
-TABLE = (
-    "CREATE TABLE {name} (id BIGINT PRIMARY KEY, customer BIGINT, product VARCHAR, price NUMERIC(10,2), qty INT, note VARCHAR)"
-)
+TABLE = """
+    CREATE TABLE {name}
+      (id BIGINT PRIMARY KEY, customer BIGINT, product VARCHAR, price NUMERIC(10,2), qty INT, note VARCHAR)
+"""
 
 
 @contextmanager

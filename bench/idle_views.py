@@ -31,7 +31,9 @@ def main() -> None:
             for name in ("t", "idle"):
                 crowded.sql(TABLE.format(name=name))
             for number in range(VIEWS):
-                crowded.sql(f"CREATE MATERIALIZED VIEW v{number} AS SELECT id, upper(note) AS n FROM idle WHERE qty > {number}")
+                crowded.sql(
+                    f"CREATE MATERIALIZED VIEW v{number} AS SELECT id, upper(note) AS n FROM idle WHERE qty > {number}"
+                )
             crowded.sql("INSERT INTO idle (id, qty) VALUES (1, 50)")
             times = interleaved({"none": Writer(alone, "t"), "idle": Writer(crowded, "t")}, rounds=20, warm_up=4)
         shutil.rmtree(folder, ignore_errors=True)

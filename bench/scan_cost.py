@@ -28,7 +28,9 @@ def range_of(rows: int) -> Bounds:
     """Bounds that hold about WANTED rows: from the middle of vnode 100 on."""
     per_vnode = rows / 256
     whole, part = divmod(WANTED, per_vnode)
-    return Bounds(after=(100, (rows // 2,)), upto=(100 + int(whole), (int(rows // 2 + rows * part / per_vnode) % rows,)))
+    return Bounds(
+        after=(100, (rows // 2,)), upto=(100 + int(whole), (int(rows // 2 + rows * part / per_vnode) % rows,))
+    )
 
 
 def main() -> None:

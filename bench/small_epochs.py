@@ -35,7 +35,12 @@ def main() -> None:
             keys = list(range(first, first + 700)) + list(range(max(1, first - 300), first))
             first += 700
             qty = [key % 77 for key in keys]
-            db.insert("t", pa.table({"id": pa.array(keys, pa.int64()), "qty": pa.array(qty, pa.int32()), "product": ["p"] * len(keys)}))
+            db.insert(
+                "t",
+                pa.table(
+                    {"id": pa.array(keys, pa.int64()), "qty": pa.array(qty, pa.int32()), "product": ["p"] * len(keys)}
+                ),
+            )
             if number >= 5:  # the first ones start Spark's workers and compile its code
                 times.append(time.perf_counter() - began)
             time.sleep(max(0.0, 1 - (time.perf_counter() - began)))
@@ -43,9 +48,10 @@ def main() -> None:
     p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
     report(
         "small_epochs",
-        f"an epoch of 1,000 changes with 5 views took {median(times) * 1000:.0f} ms (median), {p99 * 1000:.0f} ms (p99) "
-        f"over {len(times)} epochs; peak memory {memory.megabytes} MB",
-        median_ms=round(median(times) * 1000), p99_ms=round(p99 * 1000), epochs=len(times), peak_memory_mb=memory.megabytes,
+        f"an epoch of 1,000 changes with 5 views took {median(times) * 1000:.0f} ms (median), "
+        f"{p99 * 1000:.0f} ms (p99) over {len(times)} epochs; peak memory {memory.megabytes} MB",
+        median_ms=round(median(times) * 1000), p99_ms=round(p99 * 1000), epochs=len(times),
+        peak_memory_mb=memory.megabytes,
     )  # fmt: skip
 
 

@@ -133,7 +133,9 @@ class Catalog:
         relation = self.find(name)
         if relation is None:
             what = kinds[0] if kinds else "relation"
-            raise UndefinedRelation(f'{what} "{name}" does not exist', hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is")
+            raise UndefinedRelation(
+                f'{what} "{name}" does not exist', hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is"
+            )
         if kinds and relation.kind not in kinds:
             raise WrongObjectKind(f'"{name}" is a {relation.kind}, not a {kinds[0]}')
         return relation

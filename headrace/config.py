@@ -78,7 +78,9 @@ class Parameter:
         try:
             return self.parse_text(text)
         except ValueError as error:
-            raise InvalidParameterValue(f'invalid value for parameter "{self.name}": "{text}"', hint=str(error)) from None
+            raise InvalidParameterValue(
+                f'invalid value for parameter "{self.name}": "{text}"', hint=str(error)
+            ) from None
 
 
 _ALL = (

@@ -1,9 +1,9 @@
 """Opening a warehouse from Python.
 
-    db = headrace.connect("warehouse/")
-    db.sql("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR)")
-    db.sql("SELECT * FROM t").show()
-    db.close()
+db = headrace.connect("warehouse/")
+db.sql("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR)")
+db.sql("SELECT * FROM t").show()
+db.close()
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.catalog import Relation
+from headrace.engine.changes import InsertRows
 from headrace.engine.engine import Engine
 from headrace.engine.inserts import check_not_null, stored_columns, writable_table
-from headrace.engine.changes import InsertRows
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session, start_session
 from headrace.errors import StorageError, TypeMismatch, WrongObjectKind
@@ -133,7 +133,9 @@ def _check_writable(storage: LocalStorage) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"the warehouse {folder} cannot be made: {error.strerror}", hint="check the path and its permissions") from error
+        raise StorageError(
+            f"the warehouse {folder} cannot be made: {error.strerror}", hint="check the path and its permissions"
+        ) from error
     if not os.access(folder, os.W_OK):
         raise StorageError(f"the warehouse {folder} cannot be written", hint="check its permissions")
 

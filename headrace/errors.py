@@ -95,7 +95,9 @@ class DataError(HeadraceError):
 
     sqlstate = "22000"
 
-    def __init__(self, message: str, *, hint: str | None = None, position: int | None = None, sqlstate: str | None = None):
+    def __init__(
+        self, message: str, *, hint: str | None = None, position: int | None = None, sqlstate: str | None = None
+    ):
         super().__init__(message, hint=hint, position=position)
         if sqlstate is not None:
             self.sqlstate = sqlstate

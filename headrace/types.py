@@ -77,7 +77,9 @@ class SqlType:
     def spark(self) -> str:
         """The type in Spark's DDL."""
         if self.name == "numeric":
-            return f"DECIMAL({self.precision or DEFAULT_PRECISION},{DEFAULT_SCALE if self.scale is None else self.scale})"
+            return (
+                f"DECIMAL({self.precision or DEFAULT_PRECISION},{DEFAULT_SCALE if self.scale is None else self.scale})"
+            )
         if self.name == "array":
             return f"ARRAY<{self.element.spark}>"
         if self.name == "struct":
@@ -88,7 +90,9 @@ class SqlType:
     @cached_property
     def arrow(self) -> pa.DataType:
         if self.name == "numeric":
-            return pa.decimal128(self.precision or DEFAULT_PRECISION, DEFAULT_SCALE if self.scale is None else self.scale)
+            return pa.decimal128(
+                self.precision or DEFAULT_PRECISION, DEFAULT_SCALE if self.scale is None else self.scale
+            )
         if self.name == "array":
             return pa.list_(self.element.arrow)
         if self.name == "struct":

@@ -119,9 +119,9 @@ class Customer:
 
     def next(self) -> Change:
         """Assumed to happen: a writer sends its next statement only after this one was acknowledged."""
-        kind = self._random.choices(("INSERT", "UPDATE", "DELETE"), weights=(6, 3, 1))[0]
+        kind = self._random.choices(("INSERT", "UPDATE", "DELETE"), weights=(7, 2, 1))[0]
         if kind == "INSERT":
-            change = Change(kind=kind, rows=tuple(self._order() for _ in range(self._random.randint(1, 120))))
+            change = Change(kind=kind, rows=tuple(self._order() for _ in range(self._random.randint(1, 400))))
         else:
             count = min(len(self._orders), self._random.randint(1, 60))
             change = Change(

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.failpoints import failpoint
 from headrace.state.files import open_input
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
@@ -34,16 +35,14 @@ class BulkWriter:
     def insert(
         self, layout: Layout, frame: DataFrame, *, epoch: int, policy: str, old_runs: tuple[Run, ...]
     ) -> tuple[list[RunFile], int]:
-        """``frame`` has the table's columns; ``old_runs`` may hold rows of the same keys. Answers how many rows it has."""
+        """``frame`` has the table's columns; ``old_runs`` may hold rows of the same keys. Answers its row count."""
         rows = frame.selectExpr(*_columns(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
         body = MergeRange(root=self._storage.uri(""), layout=layout, policy=policy, epoch=epoch)
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged)
 
-    def update(
-        self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool
-    ) -> tuple[list[RunFile], int]:
+    def update(self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool) -> tuple[list[RunFile], int]:
         """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key. Answers its rows."""
         puts = "" if deletes else ", named_struct('w', CAST(1 AS TINYINT), 'r', new)"
         change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', old){puts})"
@@ -65,7 +64,8 @@ class BulkWriter:
                 unsorted = self._spark.read.parquet(self._storage.uri(folders[0]))
                 self._write(unsorted.sortWithinPartitions(VNODE), folders[1])
                 staged = self._list(folders[1])
-            yield [Staged(uri=uri, rows=_rows_of(uri)) for uri, _ in staged]
+            failpoint("after_stage")
+            yield [Staged(uri=uri, rows=_rows_of(uri), bytes=size) for uri, size in staged]
         finally:
             self._storage.delete(folders)
 

@@ -14,6 +14,9 @@ from headrace.state.runs import RunFile
 SMALL_ROWS = 50_000
 """Up to this many rows a change travels through the driver as Arrow; beyond, only executors touch its rows."""
 
+SMALL_BYTES = 16 << 20
+"""… or fewer, if the table's rows are so large that as many would exceed this (as stored, compressed)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InsertRows:

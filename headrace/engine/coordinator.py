@@ -24,8 +24,8 @@ from typing import Any
 
 from headrace.config import PARAMETERS
 from headrace.engine.changes import Change, InsertRows, Outcome
-from headrace.engine.failpoints import failpoint
 from headrace.errors import EngineClosed, EpochFailed, Fenced, HeadraceError, StorageError
+from headrace.failpoints import failpoint
 from headrace.state.manifest import Manifest
 from headrace.state.store import ManifestStore
 
@@ -72,7 +72,9 @@ class EpochStats:
 
 
 class Coordinator:
-    def __init__(self, store: ManifestStore, manifest: Manifest, evaluate: Evaluate, on_commit: Callable[[Manifest], None]):
+    def __init__(
+        self, store: ManifestStore, manifest: Manifest, evaluate: Evaluate, on_commit: Callable[[Manifest], None]
+    ):
         self._store = store
         self._evaluate = evaluate
         self._on_commit = on_commit
@@ -215,6 +217,8 @@ class Coordinator:
         for mutation in mutations:
             state = self._apply(mutation, state, epoch)
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
+        if self._fault is not None:
+            return  # abandoned meanwhile
         frequency = self._parameter("checkpoint_frequency")
         if self._closing or self._working.epoch // frequency != self.committed.epoch // frequency:
             self._commit()

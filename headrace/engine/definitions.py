@@ -43,7 +43,11 @@ class Definitions:
                 return state, f'relation "{statement.name}" already exists, skipping'
             columns = [
                 Column(
-                    name=spec.name, type=spec.type, nullable=spec.nullable, default=spec.default, generated=spec.generated
+                    name=spec.name,
+                    type=spec.type,
+                    nullable=spec.nullable,
+                    default=spec.default,
+                    generated=spec.generated,
                 )
                 for spec in statement.columns
             ]
@@ -119,7 +123,9 @@ class Definitions:
 
         return apply
 
-    def materialized_view(self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
+    def materialized_view(
+        self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int
+    ) -> tuple[Relation, StreamKey]:
         """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
         catalog = state.catalog
         bound = bind_query(statement.query, catalog)
@@ -198,7 +204,9 @@ class Definitions:
     def set_system(self, statement: ast.SetParameter) -> Mutate:
         parameter = find_parameter(statement.name)
         if not parameter.system:
-            raise InvalidParameterValue(f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …")
+            raise InvalidParameterValue(
+                f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …"
+            )
         if statement.value is not None:
             parameter.parse(statement.value)
 
@@ -218,7 +226,9 @@ def describe_expression(engine: Engine, text: str, over: Any, relation: Relation
     expression_sql(text, over, relation, column)
 
 
-def _table(state: Manifest, statement: Any, columns: list[Column], pk: tuple[str, ...], epoch: int, on_conflict: str) -> Relation:
+def _table(
+    state: Manifest, statement: Any, columns: list[Column], pk: tuple[str, ...], epoch: int, on_conflict: str
+) -> Relation:
     if pk:
         columns = [dataclasses.replace(column, nullable=False) if column.name in pk else column for column in columns]
     else:
@@ -245,4 +255,3 @@ def _column_names(relation: str, given: tuple[str, ...], output: tuple[str, ...]
     if len(given) > len(output):
         raise InvalidDefinition(f'"{relation}" names {len(given)} columns, but its query has {len(output)}')
     return (*given, *output[len(given) :])
-

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import MATERIALIZED_VIEW, Catalog, Relation
 from headrace.engine.plans import plan_of
+from headrace.engine.spark import translate_error
+from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
 from headrace.state.layout import Layout
 from headrace.state.runs import RunFile
@@ -48,7 +50,9 @@ class Deriver:
         self._run(catalog, sources, epoch, written)
         return written
 
-    def fill(self, catalog: Catalog, view: Relation, inputs: Sequence[tuple[Relation, DataFrame]], *, epoch: int) -> list[RunFile]:
+    def fill(
+        self, catalog: Catalog, view: Relation, inputs: Sequence[tuple[Relation, DataFrame]], *, epoch: int
+    ) -> list[RunFile]:
         """A new view's rows from the live rows (with vnode and weight) of the relations it stands on."""
         written: dict[int, list[RunFile]] = {}
         sources = [
@@ -59,7 +63,11 @@ class Deriver:
         return written.get(view.id, [])
 
     def _source(self, catalog: Catalog, delta: TableDelta) -> _Source | None:
-        views = tuple(each for each in catalog.in_order(d.id for d in catalog.dependents(delta.relation.id)) if each.kind == MATERIALIZED_VIEW)
+        views = tuple(
+            each
+            for each in catalog.in_order(d.id for d in catalog.dependents(delta.relation.id))
+            if each.kind == MATERIALIZED_VIEW
+        )
         layout = Layout.of(delta.relation)
         if delta.rows is not None:
             if delta.rows.num_rows == 0:
@@ -79,24 +87,50 @@ class Deriver:
         combined = reports[0]
         for report in reports[1:]:
             combined = combined.unionAll(report)
-        for relation_id, files in written_files(combined.collect()).items():
+        try:
+            lines = combined.collect()
+        except Exception as error:
+            raise self._blamed(catalog, sources, error) from error
+        for relation_id, files in written_files(lines).items():
             written.setdefault(relation_id, []).extend(files)
 
     def _report(self, catalog: Catalog, source: _Source, epoch: int) -> DataFrame | None:
-        layout = Layout.of(source.relation)
-        wide = WideQuery(columns=layout.names)
-        held: dict[int, list[str]] = {source.relation.id: ["n0"]}
-        outputs = []
-        if source.write_relation:
-            outputs.append(Output(layout=layout, branches=("n0",)))
-        for view in source.views:
-            found = branches(plan_of(view, catalog), held, wide, Layout.of(view).types)
-            held[view.id] = found
-            if found:
-                outputs.append(Output(layout=Layout.of(view), branches=tuple(found)))
+        wide, held = self._evaluated(catalog, source)
+        relations = [source.relation, *source.views] if source.write_relation else source.views
+        outputs = tuple(
+            Output(layout=Layout.of(relation), branches=tuple(held[relation.id]))
+            for relation in relations
+            if held[relation.id]
+        )
         if not outputs:
             return None
         wanted = dict.fromkeys(branch for output in outputs for branch in output.branches)
-        frame = wide.apply(source.frame, wanted)
-        body = WriteDelta(root=self._root, epoch=epoch, outputs=tuple(outputs), sort=source.small)
-        return frame.mapInArrow(body, REPORT_SCHEMA)
+        body = WriteDelta(root=self._root, epoch=epoch, outputs=outputs, sort=source.small)
+        return wide.apply(source.frame, wanted).mapInArrow(body, REPORT_SCHEMA)
+
+    def _evaluated(self, catalog: Catalog, source: _Source) -> tuple[WideQuery, dict[int, list[str]]]:
+        """The wide query of all views over a source, and the struct columns of each relation in it."""
+        wide = WideQuery(columns=Layout.of(source.relation).names)
+        held: dict[int, list[str]] = {source.relation.id: ["n0"]}
+        for view in source.views:
+            held[view.id] = branches(plan_of(view, catalog), held, wide, Layout.of(view).types)
+        return wide, held
+
+    def _blamed(self, catalog: Catalog, sources: Sequence[_Source], error: Exception) -> HeadraceError:
+        """The error with the name of the view whose expression failed: each is tried alone."""
+        reason = translate_error(error, "writing an epoch")
+        if not isinstance(reason, DataError):
+            return reason
+        for source in sources:
+            wide, held = self._evaluated(catalog, source)
+            for view in source.views:
+                try:
+                    wide.apply(source.frame, held[view.id]).write.format("noop").mode("overwrite").save()
+                except Exception as again:
+                    found = translate_error(again, "writing an epoch")
+                    return DataError(
+                        f'{found.message}, in materialized view "{view.name}"',
+                        hint="nothing of the statement was applied; change the row, or drop the view",
+                        sqlstate=found.sqlstate,
+                    )
+        return reason

@@ -31,7 +31,9 @@ from headrace.state.store import ManifestStore
 
 
 class Engine:
-    def __init__(self, spark: SparkSession, storage: Storage, *, takeover: bool = False, parameters: dict[str, str] | None = None):
+    def __init__(
+        self, spark: SparkSession, storage: Storage, *, takeover: bool = False, parameters: dict[str, str] | None = None
+    ):
         self.spark = own_session(spark)
         self.storage = storage
         self._lock = WarehouseLock(storage, takeover=takeover)
@@ -58,11 +60,16 @@ class Engine:
         for name, text in parameters.items():
             parameter = find_parameter(name)
             if not parameter.system:
-                raise InvalidParameterValue(f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …")
+                raise InvalidParameterValue(
+                    f'"{parameter.name}" belongs to a session', hint=f"use SET {parameter.name} = …"
+                )
             parameter.parse(text)
             merged[parameter.name] = text
-        opened = base.next(writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged)
+        opened = base.next(
+            writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged
+        )
         self.store.commit(base, opened)
+        self.storage.delete(["staging"])  # what a bulk write of a dead engine left; nothing names it
         return opened
 
     # --- for sessions ------------------------------------------------------------------------------------------

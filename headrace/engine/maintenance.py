@@ -14,9 +14,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.failpoints import failpoint
 from headrace.engine.spark import spark_errors
 from headrace.errors import EngineClosed, HeadraceError
+from headrace.failpoints import failpoint
 from headrace.state.compaction import Choice, choose, whole
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -102,7 +102,9 @@ class Maintenance:
             if relation is None or any(id not in by_id for id in choice.inputs):
                 return
             inputs = [by_id[id] for id in choice.inputs]
-            body = MergeRange(root=engine.storage.uri(""), layout=Layout.of(relation), policy=None, bottom=choice.bottom)
+            body = MergeRange(
+                root=engine.storage.uri(""), layout=Layout.of(relation), policy=None, bottom=choice.bottom
+            )
             with spark_errors(f'merging runs of "{relation.name}"'):
                 files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
             merged = Run(
@@ -113,7 +115,9 @@ class Maintenance:
                 files=tuple(files),
             )
             failpoint("after_merge")
-            engine.coordinator.mutate(_replacing(relation_id, choice.inputs, merged), f"merging runs of {relation.name}")
+            engine.coordinator.mutate(
+                _replacing(relation_id, choice.inputs, merged), f"merging runs of {relation.name}"
+            )
             self.compactions += 1
 
     # --- forgetting --------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class Maintenance:
         engine.coordinator.mutate(_forgetting(horizon), "VACUUM")
         oldest = engine.committed.history[0][0]
         engine.store.prune(oldest)
-        failpoint("inside_vacuum")
+        failpoint("after_prune")
         kept = [*engine.store.replay(oldest), engine.coordinator.working]
         now = time.time()
         found = ((entry.name, entry.mtime) for folder in ("data", "staging") for entry in engine.storage.walk(folder))
@@ -141,6 +145,7 @@ class Maintenance:
             if entry.name.endswith(TEMPORARY) and now - entry.mtime >= GRACE_SECONDS
         ]
         # What a bulk write stages is a folder of its own, and goes as a whole.
+        failpoint("before_delete")
         engine.storage.delete({_staged_folder(path) or path for path in doomed})
         return len(doomed)
 

@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 
 def query_frame(engine: Engine, state: Manifest, bound: BoundQuery) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text."""
-    frames = {
-        state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations
-    }
+    frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
     with spark_errors("the query"), engine.frames.named(frames) as names:
         frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
 
 
-
-def describe_view(query: exp.Expression, catalog: Catalog, names: Sequence[str] = ()) -> tuple[BoundQuery, StreamKey, tuple[Column, ...]]:
+def describe_view(
+    query: exp.Expression, catalog: Catalog, names: Sequence[str] = ()
+) -> tuple[BoundQuery, StreamKey, tuple[Column, ...]]:
     """What a materialized view on the query would be: the bound query, its plan with a key, and its columns."""
     bound = bind_query(query, catalog)
     node = build(bound, catalog, names or None)
@@ -58,4 +57,3 @@ def _plan(view: Relation, upstream: tuple[Relation, ...]) -> Node:
     catalog = Catalog({relation.id: relation for relation in upstream})
     names = [column.name for column in view.visible_columns]
     return describe_view(parse_query(view.query), catalog, names)[1].plan
-

@@ -76,6 +76,4 @@ def _with_logical_types(relation: Relation, frame: DataFrame) -> DataFrame:
 
 
 def frames_of(engine_frames: RelationFrames, catalog: Catalog, runs: dict, ids: Sequence[int]) -> dict[str, DataFrame]:
-    return {
-        catalog.relations[id].name: engine_frames.frame(catalog.relations[id], runs.get(id, ())) for id in ids
-    }
+    return {catalog.relations[id].name: engine_frames.frame(catalog.relations[id], runs.get(id, ())) for id in ids}

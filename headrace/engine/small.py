@@ -5,13 +5,14 @@ Several statements of one epoch are applied in order, so what the second does to
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import UniqueViolation
 from headrace.state.layout import Layout
+from headrace.state.resolve import filled
 from headrace.state.runs import VNODE, WEIGHT
 from headrace.state.vnode import vnodes_of
 
@@ -34,7 +35,6 @@ class KeyedChanges:
         self._policy = policy
         self._old = old.select([*layout.names, VNODE])
         self._tables = [self._old]
-        self._starts = [0]
         self._total = self._old.num_rows
         self._before = {key: index for index, key in enumerate(layout.encode(self._old))}
         self._now: dict[bytes, int] = dict(self._before)
@@ -44,20 +44,30 @@ class KeyedChanges:
         """Rows with their vnode; answers those that were taken, as they were taken."""
         keys = self._layout.encode(rows)
         base = self._append(rows)
-        rows = self._tables[-1]
+        if self._policy == "update_if_not_null":
+            return self._insert_filled(keys, base)
         taken = []
         for index, key in enumerate(keys):
-            held = self._now.get(key, _ABSENT)
-            if held != _ABSENT and self._policy == "ignore":
+            if self._policy == "ignore" and self._now.get(key, _ABSENT) != _ABSENT:
                 continue
-            at = base + index
-            if held != _ABSENT and self._policy == "update_if_not_null":
-                at = self._append(self._fill(rows.slice(index, 1), held))
-            self._now[key] = at
-            taken.append(at)
-        if len(taken) == rows.num_rows and self._total == base + rows.num_rows:
-            return rows
-        return pa.concat_tables(self._tables).take(pa.array(taken, pa.int64()))
+            self._now[key] = base + index
+            taken.append(index)
+        return rows if len(taken) == len(keys) else rows.take(pa.array(taken, pa.int64()))
+
+    def _insert_filled(self, keys: Sequence[bytes], base: int) -> pa.Table:
+        """A NULL takes the value of the row before it with the same key, be that an old row or one of the new."""
+        versions: dict[bytes, list[int]] = {}
+        for index, key in enumerate(keys):
+            held = self._now.get(key, _ABSENT)
+            versions.setdefault(key, [] if held == _ABSENT else [held]).append(base + index)
+        order = np.array([position for positions in versions.values() for position in positions], dtype=np.int64)
+        lengths = np.array([len(positions) for positions in versions.values()], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        rows = filled(pa.concat_tables(self._tables).take(pa.array(order)), ends - lengths)
+        at = self._append(rows)
+        self._now.update(zip(versions, (at + ends - 1).tolist(), strict=True))
+        in_order = np.argsort(order, kind="stable")
+        return rows.take(pa.array(in_order[order[in_order] >= base]))
 
     def delete(self, rows: pa.Table) -> None:
         for key in self._layout.encode(rows):
@@ -71,7 +81,8 @@ class KeyedChanges:
             if self._now.get(key, _ABSENT) != _ABSENT:
                 values = ", ".join(str(new[name][index].as_py()) for name in self._layout.key_names)
                 raise UniqueViolation(
-                    f"duplicate key value violates the primary key: ({', '.join(self._layout.key_names)})=({values}) already exists"
+                    "duplicate key value violates the primary key: "
+                    f"({', '.join(self._layout.key_names)})=({values}) already exists"
                 )
             self._now[key] = base + index
 
@@ -92,17 +103,9 @@ class KeyedChanges:
 
     def _append(self, rows: pa.Table) -> int:
         base = self._total
-        self._starts.append(base)
         self._tables.append(rows.select(self._old.column_names).cast(self._old.schema))
         self._total += rows.num_rows
         return base
-
-    def _fill(self, row: pa.Table, held: int) -> pa.Table:
-        """The new row with its NULLs taken from the row it overwrites."""
-        number = bisect_right(self._starts, held) - 1
-        previous = self._tables[number].slice(held - self._starts[number], 1)
-        columns = [previous[name] if row[name].null_count else row[name] for name in self._old.column_names]
-        return pa.Table.from_arrays([column.combine_chunks() for column in columns], schema=self._old.schema)
 
 
 def keys_of(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
@@ -112,5 +115,3 @@ def keys_of(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     for index, key in enumerate(layout.encode(keys)):
         seen.setdefault(key, index)
     return keys.take(pa.array(list(seen.values()), pa.int64()))
-
-

@@ -81,7 +81,9 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
             java_output.seek(0)
             said = java_output.read().decode(errors="replace").strip().splitlines()
             reason = next((line for line in said if "rror" in line), _first_line(error))
-            raise EnvironmentProblem(f"Spark did not start: {reason}", hint="check Java, memory and --master") from error
+            raise EnvironmentProblem(
+                f"Spark did not start: {reason}", hint="check Java, memory and --master"
+            ) from error
 
 
 @contextmanager
@@ -206,7 +208,9 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
     """An error that our own code raised inside a task: a full disk most of all."""
     text = str(error)
     if "No space left on device" in text:
-        return EnvironmentProblem("the disk is full: an epoch could not be written", hint="free some space; nothing was lost")
+        return EnvironmentProblem(
+            "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
+        )
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
         return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
     return None

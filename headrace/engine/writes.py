@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
 from headrace.engine.bulk import BulkWriter
-from headrace.engine.changes import SMALL_ROWS, InsertFrame, InsertRows, Outcome, UpdateFrame
+from headrace.engine.changes import SMALL_BYTES, SMALL_ROWS, InsertFrame, InsertRows, Outcome, UpdateFrame
 from headrace.engine.coordinator import Write
 from headrace.engine.derive import Deriver, TableDelta
-from headrace.engine.failpoints import failpoint
 from headrace.engine.small import KeyedChanges, keys_of, with_vnode
 from headrace.engine.spark import spark_errors
 from headrace.errors import UndefinedRelation, Unsupported
+from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, lookup
 from headrace.state.manifest import Manifest
@@ -39,22 +40,27 @@ class WriteEvaluator:
         self._indexes = indexes
         self._bulk = BulkWriter(spark, storage, indexes)
         self.deriver = Deriver(spark, self._root)
+        self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace-tables")
 
     def __call__(self, state: Manifest, writes: Sequence[Write], epoch: int) -> tuple[Manifest, list[Outcome]]:
         by_table: dict[int, list[int]] = {}
         for position, write in enumerate(writes):
             by_table.setdefault(write.table_id, []).append(position)
-        deltas: list[TableDelta] = []
-        outcomes: list[Outcome] = [Outcome() for _ in writes]
         offsets = dict(state.offsets)
-        for table_id, positions in by_table.items():
+
+        def evaluate(table_id: int) -> tuple[TableDelta, list[Outcome]]:
             relation = state.catalog.relations.get(table_id)
             if relation is None:
                 raise UndefinedRelation("the table was dropped while the statement waited")
             table = _Table(self, state, relation, offsets, epoch)
             with spark_errors(f'writing to table "{relation.name}"'):
-                delta, answers = table.evaluate([writes[position].change for position in positions])
-            deltas.append(delta)
+                return table.evaluate([writes[position].change for position in by_table[table_id]])
+
+        # Tables do not depend on each other before the views: their lookups and queries run side by side.
+        evaluated = list(self._pool.map(evaluate, by_table)) if len(by_table) > 1 else [*map(evaluate, by_table)]
+        deltas = [delta for delta, _ in evaluated]
+        outcomes: list[Outcome] = [Outcome() for _ in writes]
+        for positions, (_, answers) in zip(by_table.values(), evaluated, strict=True):
             for position, answer in zip(positions, answers, strict=True):
                 outcomes[position] = answer
         failpoint("before_write")
@@ -129,8 +135,9 @@ class _Table:
     def _insert_frame(self, change: InsertFrame) -> tuple[TableDelta, list[Outcome]]:
         frame = change.build(self._state)
         if _expected_bytes(frame) <= SMALL_PLAN_BYTES:
-            rows = frame.limit(SMALL_ROWS + 1).toArrow()
-            if rows.num_rows <= SMALL_ROWS:
+            limit = self._small_limit()
+            rows = frame.limit(limit + 1).toArrow()
+            if rows.num_rows <= limit:
                 schema = pa.schema([self._layout.row_schema.field(name) for name in rows.column_names])
                 return self._insert_rows([InsertRows(rows=rows.cast(schema))])
         if self._generated_key:
@@ -148,15 +155,22 @@ class _Table:
     def _written(self, files: list[RunFile], count: int) -> tuple[TableDelta, list[Outcome]]:
         return TableDelta(relation=self._relation, files=tuple(files)), [Outcome(count=count, files=files)]
 
+    def _small_limit(self) -> int:
+        """How many rows may come through the driver: fewer where the table's rows are large."""
+        stored = sum(run.rows for run in self._runs)
+        average = sum(run.bytes for run in self._runs) // stored if stored else 0
+        return min(SMALL_ROWS, max(100, SMALL_BYTES // max(1, average)))
+
     # --- UPDATE and DELETE -------------------------------------------------------------------------------------
 
     def _update(self, change: UpdateFrame) -> tuple[TableDelta, list[Outcome]]:
         frame = change.build(self._state)
-        rows = frame.limit(SMALL_ROWS + 1).toArrow()
-        if rows.num_rows > SMALL_ROWS:
+        limit = self._small_limit()
+        rows = frame.limit(limit + 1).toArrow()
+        if rows.num_rows > limit:
             if change.moves_key:
                 raise Unsupported(
-                    f'UPDATE of primary key columns of "{self._relation.name}" over more than {SMALL_ROWS} rows',
+                    f'UPDATE of primary key columns of "{self._relation.name}" over more than {limit} rows',
                     hint="update fewer rows at a time",
                 )
             files, count = self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=change.deletes)

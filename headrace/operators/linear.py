@@ -1,4 +1,4 @@
-"""Linear operators: projection, filter, UNION ALL. The delta of the output is the operator applied to the input's delta.
+"""Linear operators: projection, filter, UNION ALL. Their output's delta is the operator applied to the input's delta.
 
 All linear views on one table are evaluated together, as one projection over its delta. Each operator's output is a
 struct column, NULL where a filter dropped the row:
@@ -61,7 +61,9 @@ class WideQuery:
         return frame.selectExpr(VNODE, WEIGHT, *wanted)
 
 
-def branches(node: Node, inputs: Mapping[int, list[str]], wide: WideQuery, types: Mapping[str, SqlType] | None = None) -> list[str]:
+def branches(
+    node: Node, inputs: Mapping[int, list[str]], wide: WideQuery, types: Mapping[str, SqlType] | None = None
+) -> list[str]:
     """The struct columns that hold the node's output, given those of the relations that have changed.
 
     ``types`` are those of a stored view's columns, to which its root converts.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from headrace.catalog import Catalog
+from headrace.catalog import INTERNAL_PREFIX, Catalog
 from headrace.errors import DuplicateColumn, Unsupported
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll, column
 from headrace.plan.rules import simplify
@@ -124,9 +124,11 @@ class _Builder:
             expression = _checked(each.unalias())
             items.append(expression if kind is not None else cast_to(expression, TEXT))
         names = [each.alias for each in node.expressions]
-        if len(set(names)) != len(names):  # harmless inside a query, but a plan's columns need distinct names
-            names = [f"{name}_{number}" for number, name in enumerate(names)]
-        return Project(input=plan, columns=tuple(zip(names, items, strict=True)))
+        # Two columns of one name are harmless if nobody uses it, but a plan's columns need distinct names.
+        distinct = [
+            name if names.count(name) == 1 else f"{INTERNAL_PREFIX}column_{number}" for number, name in enumerate(names)
+        ]
+        return Project(input=plan, columns=tuple(zip(distinct, items, strict=True)))
 
     def _check_clauses(self, node: exp.Select) -> None:
         if node.args.get("distinct") is not None:

@@ -68,7 +68,8 @@ def _rename(expression: exp.Expression, names: dict[str, exp.Expression]) -> exp
     copy = exp.Paren(this=expression.copy())  # a parent, so that even the root can be replaced
     for each in list(copy.find_all(exp.Column)):
         new = names[each.name].copy()
-        whole = each.parent is copy or isinstance(new, (exp.Column, exp.Literal, exp.Anonymous, exp.Cast))
+        whole = each.parent is copy or isinstance(each.parent, (exp.Cast, exp.Anonymous))
+        whole = whole or isinstance(new, (exp.Column, exp.Literal, exp.Anonymous, exp.Cast))
         each.replace(new if whole else exp.Paren(this=new))
     return copy.this.pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,10 +37,8 @@ class Session:
 
     def sql(self, text: str) -> Result:
         """Runs all statements and answers the last one's result."""
-        result = Result("EMPTY")
-        for result in self.execute(text):
-            pass
-        return result
+        results = deque(self.execute(text), maxlen=1)
+        return results[0] if results else Result("EMPTY")
 
     def execute(self, text: str) -> Iterator[Result]:
         """Runs the statements one after the other; an error stops them, and what was done before stays done."""
@@ -227,7 +226,8 @@ class Session:
             rows = [(each.name, self._shown(each.name), each.description) for each in PARAMETERS.values()]
             return self._rows("SHOW", [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows))
         kind = {
-            "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+            "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW,
+            "indexes": INDEX,
         }[statement.what]  # fmt: skip
         matches = _like(statement.like)
         names = sorted(each.name for each in self._engine.committed.catalog.of_kind(kind) if matches(each.name))

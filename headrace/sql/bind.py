@@ -30,6 +30,7 @@ from headrace.errors import (
 )
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
+from headrace.sql.grouping import check_grouping
 from headrace.sql.labels import label
 from headrace.sql.names import SCHEMA, relation_name
 from headrace.sql.translate import Translator
@@ -63,12 +64,14 @@ def bind_query(query: exp.Expression, catalog: Catalog, *, inline_views: bool = 
     """``inline_views=False`` leaves plain views by name: for the definition of a view on a view."""
     binder = _Binder(catalog, inline_views=inline_views)
     bound, columns = binder.query(query.copy(), _Scope())
+    translator = Translator({})
+    translator.query(bound)  # everything in it is known, and the types fit
     return BoundQuery(
         expression=bound,
         relations=tuple(binder.relations),
         depends_on=tuple(binder.depends_on),
         output=tuple(column.name for column in columns),
-        types=tuple(Translator({}).types(bound)),
+        types=tuple(translator.types(bound)),
         as_of=binder.as_of,
     )
 
@@ -281,6 +284,7 @@ class _Binder:
             having.set("this", self.expression(having.this, scope))
         self._order_by(node, scope)
         self._limits(node)
+        check_grouping(node)
         kinds = Translator({}).types(node)
         return [_Output(item.alias, kind or TEXT) for item, kind in zip(items, kinds, strict=True)]
 

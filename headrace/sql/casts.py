@@ -45,14 +45,22 @@ from headrace.types import SqlType, quote_spark
 _Cast = Callable[[Typed, SqlType], str | None]
 
 
-def cast(value: Typed, target: SqlType) -> Typed:
-    """An explicit cast."""
+def cast(value: Typed, target: SqlType, *, months: bool = False) -> Typed:
+    """An explicit cast. Only a caller that knows what to do with the months of an interval may get some."""
+    result = _cast(value, target)
+    if result.months and not months:
+        raise Unsupported(
+            "an interval with months can only be added to or subtracted from a date or a timestamp",
+            hint="months have no fixed length; use days",
+        )
+    return result
+
+
+def _cast(value: Typed, target: SqlType) -> Typed:
     if value.type is None:
         return _from_unknown(value, target)
     if value.type == target:
         return value
-    if value.months:
-        raise Unsupported("an interval with months can only be added to or subtracted from a date or a timestamp")
     if target == NUMERIC:
         target = _exact(value.type)
     sql = _CASTS[target.name](value, target)

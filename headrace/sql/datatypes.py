@@ -58,8 +58,7 @@ def sql_type(data_type: exp.Expression) -> SqlType:
     if isinstance(kind, exp.Interval):  # interval day to second, interval year …: the fields only limit the values
         raise Unsupported(f"type {data_type.sql('postgres').lower()} is not supported", hint="use interval")
     if kind not in _SIMPLE:
-        name = data_type.sql("postgres").lower()
-        raise Unsupported(f"type {name} is not supported", hint=_HINTS.get(kind))
+        raise Unsupported(f"type {_name(data_type)} is not supported", hint=_HINTS.get(kind))
     if data_type.expressions and kind in (_D.TIMESTAMP, _D.TIMESTAMPTZ, _D.INTERVAL):
         if _parameters(data_type) != [6]:
             raise Unsupported(
@@ -67,6 +66,14 @@ def sql_type(data_type: exp.Expression) -> SqlType:
                 hint="microseconds are always kept",
             )
     return SqlType("real" if kind is _D.DOUBLE and _is_short_float(data_type) else _SIMPLE[kind])
+
+
+def _name(data_type: exp.Expression) -> str:
+    """The type as the user may have called it: sqlglot would print the nearest that PostgreSQL has."""
+    kind = data_type.this
+    if not isinstance(kind, exp.DType) or kind is _D.USERDEFINED:
+        return data_type.sql("postgres").lower().strip('"')
+    return kind.value.lower() + (f"({', '.join(map(str, _parameters(data_type)))})" if data_type.expressions else "")
 
 
 def _parameters(data_type: exp.DataType) -> list[int]:

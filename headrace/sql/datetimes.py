@@ -142,7 +142,7 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
 def date_bin(name: str, args: list[Typed]) -> Typed:
     if len(args) != 3:
         raise TypeMismatch("date_bin() takes three arguments")
-    stride, value, origin = cast(args[0], INTERVAL), args[1], args[2]
+    stride, value, origin = cast(args[0], INTERVAL, months=True), args[1], args[2]
     if stride.months:
         raise Unsupported("timestamps cannot be binned into intervals containing months or years")
     kind = value.type or origin.type or TIMESTAMP
@@ -167,8 +167,12 @@ _PATTERNS = {
     "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "FMMonth": "MMMM", "TMMonth": "MMMM", "Dy": "EEE",
     "FMDay": "EEEE", "TMDay": "EEEE", "Q": "Q",
 }  # fmt: skip
-_CASELESS = ("YYYY", "YY", "MM", "DD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US")
-_TOKEN = re.compile("|".join(sorted(_PATTERNS, key=len, reverse=True)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
+# Patterns of PostgreSQL's that must not be taken for a shorter one (Month is padded with blanks to nine characters).
+_REFUSED = ("Month", "MONTH", "month", "Day", "DAY", "day", "MON", "mon", "DY", "dy", "IYYY", "IYY", "IY", "IW", "IDDD",
+            "ID", "WW", "YYY", "Y,YYY", "SSSSS", "SSSS", "DDth", "TZH", "TZM", "TZ", "OF", "CC", "RM")  # fmt: skip
+_CASELESS = ("YYYY", "YY", "MM", "DDD", "DD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US")
+_WORDS = sorted({*_PATTERNS, *_REFUSED, *_CASELESS, *map(str.lower, _CASELESS)}, key=len, reverse=True)
+_TOKEN = re.compile("|".join(map(re.escape, _WORDS)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
 
 
 def java_format(pattern: str) -> str:
@@ -264,7 +268,7 @@ def _moment_series(args: list[Typed]) -> Typed:
     kind = TIMESTAMPTZ if TIMESTAMPTZ in (args[0].type, args[1].type) else TIMESTAMP
     if kind == TIMESTAMP and DATE in (args[0].type, args[1].type) and TIMESTAMP not in (args[0].type, args[1].type):
         kind = TIMESTAMPTZ  # as PostgreSQL: of the two, the preferred type
-    start, stop, step = cast(args[0], kind).sql, cast(args[1], kind).sql, cast(args[2], INTERVAL)
+    start, stop, step = cast(args[0], kind).sql, cast(args[1], kind).sql, cast(args[2], INTERVAL, months=True)
     if step.months and step.sql != "INTERVAL '0 00:00:00.000000' DAY TO SECOND":
         raise Unsupported("generate_series() with a step of months and days is not supported")
     if step.months:

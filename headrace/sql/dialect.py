@@ -313,9 +313,13 @@ _DIALECT = Headrace()
 def tokenize(text: str) -> list[Token]:
     check_terminated(text)
     try:
-        return _DIALECT.tokenize(text)
+        tokens = _DIALECT.tokenize(text)
     except TokenError as error:
         raise SqlSyntaxError(f"syntax error: {str(error).splitlines()[0]}") from None
+    for token in tokens:
+        if token.token_type == TokenType.IDENTIFIER and not token.text:
+            raise SqlSyntaxError('zero-length delimited identifier at or near """"', position=token.start + 1)
+    return tokens
 
 
 def run(text: str, tokens: list[Token], method: Any) -> Any:

@@ -270,7 +270,7 @@ class Expressions:
         inner = node.this.unnest()
         if isinstance(inner, exp.Array) and not inner.expressions and target.name == "array":
             return Typed(f"CAST(array() AS {target.spark})", target)
-        value = cast(self.raw(node.this), target)
+        value = cast(self.raw(node.this), target, months=True)
         if target == TEXT and node.to.expressions:  # an explicit cast to varchar(n) truncates
             return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", TEXT)
         return value
@@ -359,7 +359,7 @@ class Expressions:
             raise unsupported(f"this call of {name}()", node)
         if not functions.is_scalar(name):
             raise unsupported(f"function {name}()", node)
-        return functions.call_function(name, [self.raw(arg) for arg in node.expressions])
+        return functions.call_function(name, [self.value(arg) for arg in node.expressions])
 
     def elements(self, node: exp.Anonymous) -> Typed:
         """The array that a set-returning function unfolds; the type is an element's."""

@@ -267,7 +267,8 @@ def _ceil_floor(name: str, args: list[Typed]) -> Typed:
     value = _number(name, args[0])
     spark = "floor" if name == "floor" else "ceil"
     if value.type.name == "numeric":
-        return Typed(f"{spark}({value.sql})", _rounded(value.type, 0))
+        whole = digits(value.type)[1] == 0  # then Spark leaves it alone
+        return Typed(f"{spark}({value.sql})", value.type if whole else _rounded(value.type, 0))
     value = cast(value, DOUBLE)
     return Typed((_CEILING % spark).format(value.sql), DOUBLE)
 

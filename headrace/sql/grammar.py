@@ -18,7 +18,7 @@ from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
 from headrace.sql import statements as s
 from headrace.sql.datatypes import sql_type
-from headrace.sql.dialect import Parser, fold, fold_name, print_sql
+from headrace.sql.dialect import Parser, fold, fold_name, parse_expression, print_sql
 from headrace.sql.names import check_column_names, relation_name
 
 Unfinished = Callable[..., s.Statement]
@@ -230,6 +230,8 @@ def _create_table(p: Parser) -> Unfinished:
         p.raise_error("expected a type or AS")
     if not definition.columns:
         raise Unsupported("a table without columns is not supported")
+    if "on_conflict" in fields and not definition.pk:
+        raise InvalidDefinition("ON CONFLICT needs a primary key", hint="without one, rows cannot conflict")
     return partial(
         s.CreateTable,
         name=name,
@@ -357,6 +359,7 @@ def _constraint_expression(p: Parser) -> str:
 def _finish_columns(definition: _TableDefinition) -> tuple[s.ColumnSpec, ...]:
     names = [column.name for column in definition.columns]
     check_column_names(names)
+    _check_generated(definition.columns)
     pk = definition.pk or ()
     for position, key in enumerate(pk):
         if key not in names:
@@ -373,6 +376,17 @@ def _finish_columns(definition: _TableDefinition) -> tuple[s.ColumnSpec, ...]:
         )
         for column in definition.columns
     )
+
+
+def _check_generated(columns: list[s.ColumnSpec]) -> None:
+    """A generated column is computed from the columns that a statement gives, in one step."""
+    generated = {column.name for column in columns if column.generated is not None}
+    for column in columns:
+        if column.generated is None:
+            continue
+        for used in parse_expression(column.generated).find_all(exp.Column):
+            if used.name in generated:
+                raise InvalidDefinition(f'cannot use generated column "{used.name}" in column generation expression')
 
 
 # --- DROP, ALTER, COMMENT ---------------------------------------------------------------------------------------
@@ -419,6 +433,7 @@ def _alter(p: Parser) -> Unfinished:
 
 
 def _comment(p: Parser) -> Unfinished:
+    _expect(p, "ON")
     column = None
     if p._match_text_seq("COLUMN"):
         kind, position = "column", p._curr.start + 1 if p._curr else None
@@ -443,6 +458,7 @@ def _comment(p: Parser) -> Unfinished:
 
 
 def _insert(p: Parser) -> Unfinished:
+    _expect(p, "INTO")
     table = _name(p)
     if p._match(TokenType.ALIAS):
         raise Unsupported("INSERT INTO … AS alias is not supported", position=p._prev.start + 1)
@@ -523,6 +539,7 @@ def _assignments(assignment: exp.Expression) -> list[tuple[str, exp.Expression]]
 
 
 def _delete(p: Parser) -> Unfinished:
+    _expect(p, "FROM")
     table, alias = _name(p), _alias(p)
     if p._match(TokenType.USING):
         raise Unsupported("DELETE … USING is not supported", position=p._prev.start + 1)
@@ -636,10 +653,10 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "CREATE": _create,
     "DROP": _drop,
     "ALTER": _alter,
-    "COMMENT ON": _comment,
-    "INSERT INTO": _insert,
+    "COMMENT": _comment,
+    "INSERT": _insert,
     "UPDATE": _update,
-    "DELETE FROM": _delete,
+    "DELETE": _delete,
     "SHOW": _show,
     "SET": _set,
     "RESET": _reset,

@@ -203,16 +203,20 @@ def _bytea(text: str, kind: SqlType) -> bytes:
 
 def _jsonb(text: str, kind: SqlType) -> Any:
     """Only JSON whose normal form is beyond doubt: ASCII strings, small integers, true, false and null."""
-    if not _PLAIN_JSON.fullmatch(text) or "\\" in text:
-        return NOT_CONSTANT
     numbers: list[str] = []
     try:
-        value = json.loads(text, parse_float=numbers.append, parse_constant=numbers.append)
+        value = json.loads(text, parse_float=numbers.append, parse_constant=_no_json)
     except ValueError:
-        return NOT_CONSTANT  # Spark reports it
-    if numbers or not _small(value):
+        raise DataError(f'invalid input syntax for type json: "{text}"', sqlstate="22P02") from None
+    except RecursionError:
+        return NOT_CONSTANT
+    if not _PLAIN_JSON.fullmatch(text) or "\\" in text or numbers or not _small(value):
         return NOT_CONSTANT
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _no_json(word: str) -> None:
+    raise ValueError(f"{word} is Python's, not JSON's")
 
 
 def _small(value: Any) -> bool:
@@ -282,6 +286,10 @@ def number_literal(text: str, *, exact: bool = False) -> Typed:
     _, figures, exponent = value.as_tuple()
     scale = max(0, -exponent)
     precision = max(len(figures) + max(0, exponent), scale, 1)
+    if precision > MAX_DIGITS and "e" in text.lower() and not exact:
+        return Typed(
+            f"CAST('{text}' AS DOUBLE)", SqlType("double precision")
+        )  # written as a float, too large for all else
     if precision > MAX_DIGITS:
         raise Unsupported(f"the number {text} is not supported: a numeric has at most {MAX_DIGITS} digits")
     return Typed(f"{value:f}BD", SqlType("numeric", precision=precision, scale=scale))

@@ -68,9 +68,9 @@ def _give_types(symbol: str, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         return kind
 
     if left.type is None:
-        return cast(left, beside(right.type)), right
+        return cast(left, beside(right.type), months=True), right
     if right.type is None:
-        return left, cast(right, beside(left.type))
+        return left, cast(right, beside(left.type), months=True)
     return left, right
 
 
@@ -206,10 +206,7 @@ def same_type(symbol: str, *values: Typed) -> list[Typed]:
     kind = result or TEXT
     if kind == NUMERIC:  # Spark compares decimals of any scale; a cast could only lose digits
         return [cast(value, kind) if value.type is None or not is_number(value.type) else value for value in values]
-    converted = [cast(value, kind) for value in values]
-    if any(value.months for value in converted):
-        raise Unsupported("an interval with months cannot be compared", hint="use days, hours or seconds")
-    return converted
+    return [cast(value, kind) for value in values]
 
 
 def as_boolean(construct: str, value: Typed) -> str:

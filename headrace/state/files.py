@@ -41,6 +41,15 @@ def open_output(uri: str) -> Iterator[Any]:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
+    _sync_folder(os.path.dirname(path))  # the file's name is durable only then
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def open_input(uri: str) -> Any:

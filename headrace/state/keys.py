@@ -49,8 +49,12 @@ _VNODE = struct.Struct(">H")
 
 class KeyCodec:
     def __init__(self, columns: Sequence[tuple[SqlType, KeyColumn]]):
+        self._shape = tuple(columns)
         self.names = [key.name for _, key in columns]
         self._columns = [_column_codec(kind, key) for kind, key in columns]
+
+    def __reduce__(self):
+        return KeyCodec, (self._shape,)
 
     @staticmethod
     def of(relation: Relation) -> KeyCodec:

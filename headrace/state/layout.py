@@ -41,7 +41,7 @@ class Layout:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what follows from them is worked out again where it is needed, and not all of it pickles."""
+        """The fields alone: what follows from them is worked out again where needed, and not all of it pickles."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @cached_property

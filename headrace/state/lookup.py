@@ -182,4 +182,3 @@ def newest_live(layout: Layout, rows: pa.Table) -> pa.Table:
             newest[key] = rank
     alive = sorted(index for _, weight, index in newest.values() if weight > 0)
     return rows.take(pa.array(alive, pa.int64()))
-

@@ -4,7 +4,8 @@ Bulk writes and compaction are the same work: a task owns a range of vnodes, rea
 sorted runs, found by their bounds, and rows that Spark staged unsorted — sorts, merges by key, and writes the new
 run. Nothing is shuffled through Spark: its row-by-row conversions cost more than all of this (docs/design/state.md).
 
-Memory: a task holds its range, and ranges are cut so that one has about RANGE_ROWS rows.
+Memory: a task holds its range, and ranges are cut so that one has about RANGE_ROWS rows or
+RANGE_BYTES bytes, whichever is less.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.state.files import open_input
@@ -24,6 +23,7 @@ from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
 from headrace.state.resolve import NEW, OLD, TAG, resolve
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
+from headrace.state.sorting import sort_order, sort_stored
 from headrace.state.vnode import VNODES
 from headrace.state.writer import REPORT_SCHEMA, RunFileWriter, report, with_internal, written_files
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from headrace.state.lookup import IndexCache
 
 RANGE_ROWS = 1_500_000
-
-_FAST_KEYS = ("smallint", "integer", "bigint")
+RANGE_BYTES = 128 << 20
+"""As stored, that is compressed; in memory it may be a few times as much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class Staged:
 
     uri: str
     rows: int
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,38 +135,6 @@ def within(table: pa.Table, first: int, last: int) -> pa.Table:
     return table if keep.all() else table.filter(pa.array(keep))
 
 
-def sort_stored(layout: Layout, rows: pa.Table) -> pa.Table:
-    """By (vnode, pk, epoch, weight)."""
-    return rows.take(sort_order(layout, rows, [EPOCH, WEIGHT])) if rows.num_rows > 1 else rows
-
-
-def sort_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Array:
-    """The order by (vnode, pk, then …), in the pk's own order."""
-    keys = layout.pk
-    kinds = [layout.types[key.name].name for key in keys]
-    has_null = any(rows[key.name].null_count for key in keys)
-    if len(keys) == 1 and kinds[0] in _FAST_KEYS and not keys[0].descending and not has_null:
-        # Four stable passes, least significant first; numpy sorts 16-bit numbers by counting.
-        order = np.arange(rows.num_rows)
-        for name in (*reversed(then), keys[0].name):
-            column = rows[name].to_numpy()
-            if name in then and (len(column) == 0 or column.min() == column.max()):
-                continue
-            order = order[np.argsort(column[order], kind="stable")]
-        return pa.array(order[np.argsort(rows[VNODE].to_numpy()[order], kind="stable")])
-    floats = any(kind in ("real", "double precision") for kind in kinds)
-    if has_null or floats:
-        # Arrow places NULLs and NaNs by its own rules; the key's bytes know ours.
-        encoded = layout.encode(rows)
-        extra = [rows[name].to_pylist() for name in then]
-        ranks = list(zip(encoded, *extra, strict=True))
-        return pa.array(sorted(range(rows.num_rows), key=ranks.__getitem__), pa.int64())
-    sort_keys = [(VNODE, "ascending")]
-    sort_keys += [(key.name, "descending" if key.descending else "ascending") for key in keys]
-    sort_keys += [(name, "ascending") for name in then]
-    return pc.sort_indices(rows, sort_keys=sort_keys)
-
-
 def merge_ranges(
     spark: SparkSession,
     body: MergeRange,
@@ -179,7 +148,8 @@ def merge_ranges(
     if total == 0:
         return []
     parallelism = spark.sparkContext.defaultParallelism
-    wanted = -(-total // RANGE_ROWS)
+    size = sum(run.bytes for run in runs) + sum(file.bytes for file in staged)
+    wanted = max(-(-total // RANGE_ROWS), -(-size // RANGE_BYTES))
     if total > 20_000:
         wanted = max(wanted, parallelism)
     count = min(VNODES, wanted)

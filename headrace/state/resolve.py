@@ -30,11 +30,11 @@ def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
     written = tags[lasts] == NEW
     retracted, put = starts[replaced & written], lasts[written]
     if policy == "update_if_not_null":
-        rows = _filled(rows, starts)
+        rows = filled(rows, starts)
     return _weighted(rows, retracted=retracted, put=put)
 
 
-def _filled(rows: pa.Table, starts: np.ndarray) -> pa.Table:
+def filled(rows: pa.Table, starts: np.ndarray) -> pa.Table:
     """Every NULL replaced by the nearest value before it within its key."""
     positions = np.arange(rows.num_rows)
     begins = np.zeros(rows.num_rows, dtype=np.int64)

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import StorageError
+from headrace.failpoints import failpoint
 
 TEMPORARY = ".tmp"
 """What the names of unfinished files end in. They also start with a dot, which Spark's readers skip."""
@@ -80,12 +81,14 @@ class LocalStorage:
     def write_new(self, path: str, data: bytes) -> bool:
         full = self._full(path)
         with _translated(full), self._temporary(full, data) as temporary:
+            failpoint("before_link")
             try:
                 os.link(temporary, full)
             except FileExistsError:
                 # Over NFS the answer to a link that was made can get lost and the retry then finds it there.
                 if os.stat(temporary).st_nlink < 2:
                     return False
+            failpoint("after_link")
             _sync_directory(os.path.dirname(full))
         return True
 
@@ -170,7 +173,7 @@ class LocalStorage:
 
 
 def is_local(root: str) -> bool:
-    return urlsplit(root).scheme in ("", "file") or os.name == "nt"
+    return urlsplit(root).scheme in ("", "file")
 
 
 def local_path(root: str) -> str:

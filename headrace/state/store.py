@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import CorruptWarehouse, Fenced, HeadraceError, StorageError
+from headrace.failpoints import failpoint
 from headrace.state.manifest import Change, Manifest, Writer, damaged, decode, encode
 from headrace.state.storage import Storage
 
@@ -96,6 +97,7 @@ class ManifestStore:
             self.storage.delete([path])
             raise self._fenced(None, new.writer)
         if new.version % FULL_EVERY == 0:
+            failpoint("before_full")
             try:
                 self.storage.write(self.full_path(new.version), encode(new))
             except StorageError as problem:  # the commit itself is done

@@ -11,7 +11,6 @@ sidecar ``<file>.index`` with every group's bounds.
 
 from __future__ import annotations
 
-import operator
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -24,8 +23,9 @@ import pyarrow.parquet as pq
 
 from headrace.state.files import open_output
 from headrace.state.layout import Layout
-from headrace.state.merge import consolidate
+from headrace.state.merge import MergeStream
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
+from headrace.state.sorting import sort_order
 
 GROUP_ROWS = 4096
 """Rows of a row group: bench/lookup_cost.py and bench/scan_cost.py hold the choice."""
@@ -34,7 +34,8 @@ FILE_ROWS = 2_000_000
 """A file is closed after this many rows, which bounds its index and what one compaction task rewrites."""
 
 REPORT_SCHEMA = (
-    "relation_id BIGINT, path STRING, rows BIGINT, bytes BIGINT, low BINARY, high BINARY, groups INT, retractions BIGINT"
+    "relation_id BIGINT, path STRING, rows BIGINT, bytes BIGINT, "
+    "low BINARY, high BINARY, groups INT, retractions BIGINT"
 )
 
 
@@ -198,19 +199,16 @@ class WriteDelta:
         branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
         if self.sort:
             branches = [(output, output.branches) for output in self.outputs]
-        writers = [RunFileWriter(output.layout, self.root) for output, _ in branches]
+        sinks = [_Sink(RunFileWriter(output.layout, self.root), output.layout) for output, _ in branches]
         try:
             for wide in self._tables(batches):
-                for writer, (output, names) in zip(writers, branches, strict=True):
-                    rows = pa.concat_tables([self._branch(wide, output.layout, name) for name in names])
-                    # Sorted already, unless this is one of the batches where Spark goes from one file to the next.
-                    rows = sort_rows(output.layout, rows)
-                    writer.push(consolidate(rows, [VNODE, *output.layout.key_names]))
-            for writer, (output, _) in zip(writers, branches, strict=True):
-                yield from report({output.layout.relation_id: writer.finish()})
+                for sink, (output, names) in zip(sinks, branches, strict=True):
+                    sink.push(pa.concat_tables([self._branch(wide, output.layout, name) for name in names]))
+            for sink in sinks:
+                yield from report({sink.layout.relation_id: sink.finish()})
         except BaseException:
-            for writer in writers:
-                writer.abort()
+            for sink in sinks:
+                sink.writer.abort()
             raise
 
     def _tables(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -232,24 +230,38 @@ class WriteDelta:
         return with_internal(rows, wide[VNODE], self.epoch, wide[WEIGHT])
 
 
+class _Sink:
+    """Sorts and consolidates what comes, then writes it: a retraction may end one batch, its put begin the next."""
+
+    def __init__(self, writer: RunFileWriter, layout: Layout):
+        self.writer, self.layout = writer, layout
+        self._stream = MergeStream([VNODE, *layout.key_names], "consolidate")
+        self._last_key: bytes | None = None
+
+    def push(self, rows: pa.Table) -> None:
+        if rows.num_rows == 0:
+            return
+        # Sorted already, unless this is one of the batches where Spark goes from one file to the next.
+        ordered = rows.take(sort_order(self.layout, rows, [WEIGHT])) if rows.num_rows > 1 else rows
+        if self._last_key is not None and self.layout.bound(ordered, 0) < self._last_key:
+            self._flush()  # the key that the stream holds back belongs before, not with what comes now
+        self._last_key = self.layout.bound(ordered, ordered.num_rows - 1)
+        for consolidated in self._stream.push(ordered):
+            self.writer.push(consolidated)
+
+    def finish(self) -> list[RunFile]:
+        self._flush()
+        return self.writer.finish()
+
+    def _flush(self) -> None:
+        for consolidated in self._stream.finish():
+            self.writer.push(consolidated)
+
+
 def with_internal(rows: pa.Table, vnodes: pa.ChunkedArray, epoch: int, weights: pa.ChunkedArray) -> pa.Table:
     rows = rows.append_column(VNODE, vnodes.cast(pa.int16()))
     rows = rows.append_column(EPOCH, pa.repeat(pa.scalar(epoch, pa.int64()), rows.num_rows))
     return rows.append_column(WEIGHT, weights.cast(pa.int8()))
-
-
-def sort_rows(layout: Layout, rows: pa.Table) -> pa.Table:
-    """By (vnode, pk, retraction first), in the pk's own order."""
-    if rows.num_rows < 2:
-        return rows
-    keys = layout.encode(rows)
-    weights = rows[WEIGHT].to_numpy()
-    falls = np.flatnonzero(weights[:-1] > weights[1:]).tolist()
-    if all(map(operator.le, keys, keys[1:])) and all(keys[at] != keys[at + 1] for at in falls):
-        return rows
-    weights = weights.tolist()
-    order = sorted(range(rows.num_rows), key=lambda index: (keys[index], weights[index]))
-    return rows.take(pa.array(order, pa.int64()))
 
 
 def report(written: dict[int, list[RunFile]]) -> Iterable[pa.RecordBatch]:

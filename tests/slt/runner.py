@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.serving.table import texts
-from tests.slt.script import Record, parse, render
+from tests.slt.script import Record, modes, parse, render
 
 FOLDER = Path(__file__).parent
 
@@ -212,6 +212,11 @@ def connector(spark: Any, warehouse: Path, mode: Mode) -> Callable[[], Any]:
     return connect
 
 
+def modes_of(path: Path) -> list[Mode]:
+    wanted = modes(path)
+    return [mode for mode in MODES if wanted is None or mode.name in wanted]
+
+
 def files(names: list[str]) -> list[Path]:
     return sorted(FOLDER.glob("*.slt")) if not names else [FOLDER / f"{Path(name).stem}.slt" for name in names]
 
@@ -222,7 +227,6 @@ def main() -> int:
     parser.add_argument("--mode", choices=[mode.name for mode in MODES], help="only this mode")
     parser.add_argument("names", nargs="*", metavar="FILE", help="only these, e.g. types")
     options = parser.parse_args()
-    modes = [mode for mode in MODES if options.mode in (None, mode.name)]
 
     from tests.support.spark import start_spark
 
@@ -230,7 +234,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         spark = start_spark(Path(scratch))
         for path in files(options.names):
-            for mode in modes[:1] if options.update else modes:
+            for mode in modes_of(path)[:1] if options.update else modes_of(path):
+                if options.mode not in (None, mode.name):
+                    continue
                 client = Client(connector(spark, Path(scratch, path.stem, mode.name), mode), mode)
                 try:
                     if options.update:

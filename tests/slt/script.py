@@ -9,7 +9,7 @@
 The types are one letter per column: I for integers, R for numeric and floats, T for everything else, ? for any.
 ``rowsort`` sorts both sides as text, for answers without ORDER BY. ``colnames`` puts the column names first.
 Values of a row are parted by one blank; NULL is ``NULL``, the empty string ``(empty)``, a line break ``\\n``.
-A record ends at an empty line.
+A record ends at an empty line. A comment ``# modes: plain`` keeps a file that changes nothing out of the other modes.
 """
 
 from __future__ import annotations
@@ -64,6 +64,14 @@ def parse(path: Path) -> list[Record | str]:
         parts.append(_record(path, at + 1, lines[at:end]))
         at = end
     return parts
+
+
+def modes(path: Path) -> list[str] | None:
+    """The modes that the file asks for; None for all."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# modes:"):
+            return line.removeprefix("# modes:").split()
+    return None
 
 
 def render(parts: list[Record | str]) -> str:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.slt.runner import MODES, Client, Mode, connector, files, run_file
+from tests.slt.runner import Client, Mode, connector, files, modes_of, run_file
+
+CASES = [pytest.param(path, mode, id=f"{path.stem}-{mode.name}") for path in files([]) for mode in modes_of(path)]
 
 
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
-@pytest.mark.parametrize("path", files([]), ids=lambda path: path.stem)
+@pytest.mark.parametrize(("path", "mode"), CASES)
 def test_slt(path: Path, mode: Mode, spark, tmp_path: Path):
     client = Client(connector(spark, tmp_path / "warehouse", mode), mode)
     try:

@@ -22,9 +22,9 @@ def storage(request, spark, tmp_path: Path) -> HadoopStorage:
     if request.param == "file":
         return HadoopStorage(f"file://{tmp_path}/ware house", jvm, conf)
     (tmp_path / "mounted").mkdir()
-    conf.set("fs.viewfs.mounttable.default.link./mnt", f"file://{tmp_path}/mounted")
+    conf.set("fs.viewfs.mounttable.default.link./mounted", f"file://{tmp_path}/mounted")
     conf.setBoolean("fs.viewfs.impl.disable.cache", True)
-    return HadoopStorage("viewfs:///mnt/warehouse", jvm, conf)
+    return HadoopStorage("viewfs:///mounted/warehouse", jvm, conf)
 
 
 def names(storage: HadoopStorage, directory: str) -> list[str]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import functools
 import math
+import pickle
 from decimal import Decimal
 from typing import Any
 
@@ -167,6 +168,12 @@ def test_bytes_that_are_no_key_are_noticed(damage):
     codec = KeyCodec([(SqlType("varchar"), KeyColumn(name="a")), (SqlType("varchar"), KeyColumn(name="b"))])
     with pytest.raises(CorruptWarehouse):
         codec.decode(damage(codec.encode(["x", "y"])))
+
+
+def test_a_codec_travels_to_executors():
+    codec = KeyCodec([(kind, KeyColumn(name=f"c{number}")) for number, kind in enumerate(KEY_TYPES)])
+    row = [None] * len(KEY_TYPES)
+    assert pickle.loads(pickle.dumps(codec)).encode(row) == codec.encode(row)
 
 
 def test_no_key_columns_and_no_rows():

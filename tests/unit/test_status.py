@@ -32,7 +32,9 @@ def warehouse(tmp_path) -> str:
     )
     writer = Writer(id="w", host="somewhere", pid=42)
     empty = Manifest(version=0, epoch=0, committed_at=0, writer=writer)
-    full = Manifest(version=0, epoch=7, committed_at=0, writer=writer, catalog=catalog, runs={1: runs})
+    full = Manifest(
+        version=1, epoch=7, committed_at=1_767_225_600_000_000, writer=writer, catalog=catalog, runs={1: runs}
+    )
     folder = tmp_path / "warehouse"
     folder.mkdir()
     ManifestStore(LocalStorage(folder)).commit(empty, full)

@@ -1,0 +1,99 @@
+"""For tests that look into an engine at work: clients in threads, and an epoch loop that waits where it is told to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+PATIENCE = 60
+"""Seconds until a state that does not come is a failure; no test depends on how long it takes."""
+
+
+def eventually(state: Callable[[], Any]) -> Any:
+    """Waits for a state of another thread."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := state()):
+        assert time.monotonic() < deadline, "the awaited state did not come"
+        time.sleep(0.002)
+    return found
+
+
+class Gate:
+    """Holds up the epoch loop: the next epochs with writes wait until they are let through."""
+
+    def __init__(self, database: Any):
+        self.coordinator = database.engine.coordinator
+        self._evaluate = self.coordinator._evaluate
+        self._open = threading.Event()
+        self._open.set()
+        self._remaining: int | None = None
+        self.arrived = 0
+        self.epochs: list[tuple[int, Sequence]] = []
+        """(epoch, writes) of everything that was evaluated"""
+        self.coordinator._evaluate = self
+
+    def __call__(self, state: Any, writes: Sequence, epoch: int) -> Any:
+        self.arrived += 1
+        assert self._open.wait(PATIENCE)
+        self.epochs.append((epoch, list(writes)))
+        answer = self._evaluate(state, writes, epoch)
+        if self._remaining is not None:
+            self._remaining -= 1
+            if self._remaining == 0:
+                self._open.clear()
+        return answer
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def let(self, epochs: int) -> None:
+        """Lets that many epochs through, then is shut again."""
+        self._remaining = epochs
+        self._open.set()
+
+    def open(self) -> None:
+        self._remaining = None
+        self._open.set()
+
+    def wait_for(self, arrived: int) -> None:
+        eventually(lambda: self.arrived >= arrived)
+
+    def queued(self, requests: int) -> None:
+        """Waits until so many requests are in the queue."""
+        eventually(lambda: len(self.coordinator._queue) == requests)
+
+
+class Clients:
+    """Statements from clients of their own."""
+
+    def __init__(self, database: Any):
+        self._database = database
+        self._pool = ThreadPoolExecutor(64)
+
+    def sql(self, text: str) -> Future:
+        return self._pool.submit(lambda: self._database.session().sql(text).tag)
+
+    def run(self, call: Callable[[], Any]) -> Future:
+        return self._pool.submit(call)
+
+    def stop(self) -> None:
+        self._pool.shutdown(wait=False)
+
+
+@pytest.fixture
+def gate(db) -> Iterator[Gate]:
+    held = Gate(db)
+    yield held
+    held.open()
+
+
+@pytest.fixture
+def clients(db) -> Iterator[Clients]:
+    held = Clients(db)
+    yield held
+    held.stop()

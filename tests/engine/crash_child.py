@@ -1,0 +1,144 @@
+"""A process that works on a warehouse until it is killed. Every acknowledged statement is a line on its stdout.
+
+    python -m tests.engine.crash_child steps <warehouse> <first step>
+    python -m tests.engine.crash_child swarm <warehouse>
+
+``steps`` borrows the JVM of the test that started it (a JVM of its own would cost more than all that it does), so what
+dies is the process that the engine runs in, while Spark may go on with the job it was given. ``swarm`` is on its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+
+# --- what "steps" does: the same list in the child, which runs it, and in the test, which knows what it comes to
+
+
+@dataclass
+class Expected:
+    t: dict[int, int] = field(default_factory=dict)
+    n: list[int] = field(default_factory=list)
+
+    def relation(self, name: str) -> list[tuple]:
+        return {
+            "t": sorted(self.t.items()),
+            "n": sorted((v,) for v in self.n),
+            "some": sorted((id, 2 * v) for id, v in self.t.items() if v % 3),
+        }[name]
+
+
+DEFINITIONS = [
+    "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)",
+    "CREATE TABLE IF NOT EXISTS n (v INT)",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS some AS SELECT id, v * 2 AS d FROM t WHERE v % 3 <> 0",
+]
+
+
+def step(number: int) -> str:
+    """The statement of a step. Rows of an INSERT must be there all or none."""
+    base = number // 8
+    match number % 8:
+        case 0:
+            return f"INSERT INTO t VALUES ({base}, {number}), ({base + 1}, {number + 1}), (100 + {base}, 1)"
+        case 1:
+            return f"INSERT INTO n VALUES ({number}), ({number}), ({number + 1})"
+        case 2:
+            return "INSERT INTO t SELECT g, g * 5 FROM generate_series(2, 9) AS x(g)"
+        case 3:
+            return f"UPDATE t SET v = v + 7 WHERE id = {base}"
+        case 4:
+            return "COMPACT"
+        case 5:
+            return "UPDATE t SET v = v + 1 WHERE id > 3"
+        case 6:
+            return "VACUUM"
+        case _:
+            return f"DELETE FROM n WHERE v < {number - 8}"
+
+
+def expected(steps: int) -> Expected:
+    """What is there after that many steps."""
+    result = Expected()
+    for number in range(steps):
+        base = number // 8
+        match number % 8:
+            case 0:
+                result.t |= {base: number, base + 1: number + 1, 100 + base: 1}
+            case 1:
+                result.n += [number, number, number + 1]
+            case 2:
+                result.t |= {g: g * 5 for g in range(2, 10)}
+            case 3:
+                result.t[base] += 7
+            case 5:
+                result.t = {id: v + 1 if id > 3 else v for id, v in result.t.items()}
+            case 7:
+                result.n = [v for v in result.n if v >= number - 8]
+    return result
+
+
+# --- the child --------------------------------------------------------------------------------------------------
+
+
+def borrowed_spark():
+    """The session of the JVM that PYSPARK_GATEWAY_PORT leads to."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    jsc = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(
+        gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    )
+    context = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jconf=jsc.getConf()))
+    context._headrace_shipped = True  # the test's own engine has done so
+    return SparkSession(context)
+
+
+def run_steps(warehouse: str, first: int) -> None:
+    import headrace
+    from headrace.engine import maintenance, writes
+    from headrace.state import store
+
+    # Everything happens soon: bulk writes of a few rows, full manifests often, VACUUM at once.
+    writes.SMALL_ROWS, store.FULL_EVERY, maintenance.GRACE_SECONDS = 5, 4, 0
+    parameters = {"retention": "0s", "compaction": "false"}
+    db = headrace.connect(warehouse, spark=borrowed_spark(), parameters=parameters)
+    for definition in DEFINITIONS:
+        db.sql(definition)
+    print("ready", flush=True)
+    for number in range(first, first + 40):
+        db.sql(step(number))
+        print(f"ack {number}", flush=True)
+    os._exit(0)
+
+
+def run_swarm(warehouse: str) -> None:
+    import headrace
+
+    db = headrace.connect(warehouse, parameters={"barrier_interval": "50ms"})
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, client INT, batch INT)")
+    db.sql("CREATE TABLE counters (client INT PRIMARY KEY, batch INT)")
+    db.sql("CREATE MATERIALIZED VIEW odd AS SELECT batch, client FROM t WHERE id % 2 = 1")
+
+    def client(number: int) -> None:
+        session = db.session()
+        for batch in range(10_000):
+            ids = [number * 1_000_000 + batch * 3 + offset for offset in range(3)]
+            rows = ", ".join(f"({id}, {number}, {batch})" for id in ids)
+            session.sql(f"INSERT INTO t VALUES {rows}")
+            session.sql(f"INSERT INTO counters VALUES ({number}, {batch})")
+            with printing:
+                print(f"ack {number} {batch}", flush=True)
+
+    printing = threading.Lock()
+    for number in range(4):
+        threading.Thread(target=client, args=(number,)).start()
+
+
+if __name__ == "__main__":
+    mode, warehouse, *rest = sys.argv[1:]
+    run_steps(warehouse, int(rest[0])) if mode == "steps" else run_swarm(warehouse)

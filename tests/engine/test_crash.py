@@ -1,0 +1,126 @@
+"""Processes that are killed for real, in the middle of everything. What was acknowledged is there, whole and once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import headrace
+from tests.engine.crash_child import expected
+
+ROOT = Path(__file__).parents[2]
+
+# Where a child dies, and at which time it gets there. Around each step of a commit and of what leads to it; the first
+# commit of a child is the one with which it opens the warehouse.
+PLACES = (
+    "before_write:2",  # an epoch's deltas are known
+    "after_write:2",  # its files are written
+    "after_stage:1",  # a bulk write's rows are staged
+    "before_commit:6",  # the manifest is known
+    "before_link:1",  # the manifest is a temporary file; the warehouse is being opened
+    "before_link:7",
+    "after_link:8",  # the manifest is there
+    "before_full:1",  # … and the full copy that is due with it is not
+    "after_commit:5",  # nobody knows yet
+    "after_merge:1",  # merged files are written
+    "after_prune:1",  # VACUUM has removed old manifests
+    "before_delete:1",  # … and will remove files
+)
+
+
+@contextmanager
+def child(*arguments: str, **environment: str) -> Iterator[subprocess.Popen]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.engine.crash_child", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+        start_new_session=True,  # so that its JVM can be killed with it
+    )
+    try:
+        yield process
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_a_process_killed_anywhere_loses_nothing(spark, warehouse):
+    """One warehouse, one crash after the other, each by another child that goes on where the last one died."""
+    headrace.connect(warehouse, spark=spark).close()  # this also ships our code to the executors
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    done = 0
+    for place in PLACES:
+        with child("steps", warehouse, str(done), HEADRACE_FAILPOINT=place, **borrowed) as process:
+            output, errors = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, f"{place} was not reached:\n{output}\n{errors}"
+        acknowledged = max(
+            (int(line.split()[1]) + 1 for line in output.splitlines() if line[:3] == "ack"), default=done
+        )
+        done = verified_steps(spark, warehouse, acknowledged, place)
+
+
+def verified_steps(spark, warehouse: str, acknowledged: int, place: str) -> int:
+    """How many steps the warehouse has: all that were acknowledged, and maybe the one that was going on."""
+    with headrace.connect(warehouse, spark=spark) as db:
+        names = [name for name in ("t", "n", "some") if db.engine.committed.catalog.find(name) is not None]
+        assert len(names) == 3 or acknowledged == 0, f"{place}: only {names} are there"
+        found = {name: sorted(db.sql(f"SELECT * FROM {name}").rows()) for name in names}
+        for steps in (acknowledged, acknowledged + 1):
+            wanted = expected(steps)
+            if all(found[name] == wanted.relation(name) for name in names):
+                return steps
+    pytest.fail(f"{place}: after {acknowledged} acknowledged steps the warehouse has {found}")
+
+
+@pytest.mark.slow
+def test_a_random_kill_under_concurrent_writers(spark, warehouse):
+    seed = int(os.environ.get("HEADRACE_SEED", random.randrange(1 << 32)))
+    print(f"HEADRACE_SEED={seed}")
+    wanted = random.Random(seed).randrange(10, 60)
+    acknowledged: dict[int, int] = {}
+    with child("swarm", warehouse) as process:
+        lines = []
+        while len(lines) < wanted:
+            line = process.stdout.readline()
+            assert line, f"the child ended by itself: {process.stderr.read()}"
+            lines.append(line)
+        os.killpg(process.pid, signal.SIGKILL)
+        # What it wrote before it died was said, too.
+        lines += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
+    for line in lines:
+        _, client, batch = line.split()
+        acknowledged[int(client)] = int(batch)
+
+    with headrace.connect(warehouse, spark=spark) as db:
+        rows = db.sql("SELECT id, client, batch FROM t").rows()
+        counters = dict(db.sql("SELECT client, batch FROM counters").rows())
+        odd = Counter(db.sql("SELECT batch, client FROM odd").rows())
+        assert db.sql("SELECT count(*) FROM t").rows() == [(len(rows),)]
+    assert len({id for id, _, _ in rows}) == len(rows), "a row is there twice"
+    assert odd == Counter((batch, client) for id, client, batch in rows if id % 2)
+    sizes = Counter((client, batch) for _, client, batch in rows)
+    assert set(sizes.values()) <= {3}, f"half an epoch is visible: {sizes}"
+    for client in range(4):
+        last = acknowledged.get(client, -1)
+        batches = {batch for each, batch in sizes if each == client}
+        assert batches in (set(range(last + 1)), set(range(last + 2))), f"client {client}: {last} acknowledged"
+        if client in counters:
+            assert counters[client] in (last, last + 1) and counters[client] in batches
+        else:
+            assert last == -1
