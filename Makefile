@@ -10,7 +10,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 	$(shell $(name) -c 'import sys; print(sys.executable if sys.version_info >= (3, 11) else "")' 2>/dev/null)))
 # One Spark JVM per worker, so more workers than cores only cost memory.
 JOBS   ?= 2
-SECONDS_OF_DEMO ?= 20
+SECONDS_OF_DEMO ?= 15
 # What `make bench` runs: every file that asks a question, or e.g. `make bench BENCHES=scan_cost`.
 BENCHES ?= $(filter-out common,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
 

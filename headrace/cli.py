@@ -79,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     sql.add_argument("--timing", action="store_true", help="print how long each statement takes")
 
     demo = command("demo", run_demo, "see it work: live views, a kill -9, and a proof that nothing was lost")
-    demo.add_argument("--seconds", type=_positive, default=20, metavar="N", help="how long to write (default: 20)")
+    demo.add_argument("--seconds", type=_positive, default=15, metavar="N", help="how long to write (default: 15)")
     demo.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
 
     status = command("status", run_status, "show what a warehouse holds, without starting an engine")

@@ -91,7 +91,7 @@ class Process:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
 
-def run(*, seconds: float = 20, keep: bool = False, seed: int | None = None, console: Console | None = None) -> int:
+def run(*, seconds: float = 15, keep: bool = False, seed: int | None = None, console: Console | None = None) -> int:
     """Plays the demo; 0 if everything was verified."""
     console = console or Console(highlight=False)
     require_java()

@@ -33,25 +33,38 @@ class BulkWriter:
         self._spark, self._storage, self._indexes = spark, storage, indexes
 
     def insert(
-        self, layout: Layout, frame: DataFrame, *, epoch: int, policy: str, old_runs: tuple[Run, ...]
+        self,
+        layout: Layout,
+        frame: DataFrame,
+        *,
+        epoch: int,
+        policy: str,
+        old_runs: tuple[Run, ...],
+        keep_unchanged: bool = False,
     ) -> tuple[list[RunFile], int]:
         """``frame`` has the table's columns; ``old_runs`` may hold rows of the same keys. Answers its row count."""
         rows = frame.selectExpr(*_columns(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
-        body = MergeRange(root=self._storage.uri(""), layout=layout, policy=policy, epoch=epoch)
+        body = self._body(layout, policy, epoch, keep_unchanged)
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged)
 
-    def update(self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool) -> tuple[list[RunFile], int]:
+    def update(
+        self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool, keep_unchanged: bool = False
+    ) -> tuple[list[RunFile], int]:
         """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key. Answers its rows."""
         puts = "" if deletes else ", named_struct('w', CAST(1 AS TINYINT), 'r', new)"
         change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', old){puts})"
         rows = frame.select(F.explode(F.expr(change)).alias("c")).selectExpr("c.r.*", f"c.w AS {WEIGHT}")
         rows = rows.selectExpr(*_columns(layout), WEIGHT, f"{spark_expression(layout.distribution)} AS {VNODE}")
-        body = MergeRange(root=self._storage.uri(""), layout=layout, policy="weighted", epoch=epoch)
+        body = self._body(layout, "weighted", epoch, keep_unchanged)
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
+
+    def _body(self, layout: Layout, policy: str, epoch: int, keep_unchanged: bool) -> MergeRange:
+        root = self._storage.uri("")
+        return MergeRange(root=root, layout=layout, policy=policy, epoch=epoch, keep_unchanged=keep_unchanged)
 
     @contextmanager
     def _staged(self, rows: DataFrame) -> Iterator[list[Staged]]:

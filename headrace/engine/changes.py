@@ -30,6 +30,8 @@ class InsertFrame:
     """INSERT … SELECT. The frame is built inside the epoch, over the state that the epoch starts from."""
 
     build: Callable[[Any], DataFrame]
+    returning: bool = False
+    """Whether the rows will be asked for, also those that were there already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class UpdateFrame:
     build: Callable[[Any], DataFrame]
     deletes: bool
     moves_key: bool = False
+    returning: bool = False
 
 
 Change = InsertRows | InsertFrame | UpdateFrame

@@ -202,7 +202,7 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> I
         return numbered.selectExpr(*exprs).selectExpr(*_with_generated(relation, columns))
 
     build(engine.committed)  # what is wrong with the query is said before it waits for an epoch
-    return InsertFrame(build=build)
+    return InsertFrame(build=build, returning=bool(statement.returning))
 
 
 def _required(relation: Relation, column: Column, sql: str) -> str:
@@ -244,7 +244,8 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
 
     with spark_errors("UPDATE"):
         build(engine.committed)
-    return UpdateFrame(build=build, deletes=False, moves_key=bool(keys & assigned.keys()))
+    moves_key = bool(keys & assigned.keys())
+    return UpdateFrame(build=build, deletes=False, moves_key=moves_key, returning=bool(statement.returning))
 
 
 def _new_value(relation: Relation, column: Column, expression: exp.Expression | None, alias: str | None) -> str:

@@ -146,7 +146,12 @@ class _Table:
             frame = frame.selectExpr("*", f"{base} + monotonically_increasing_id() AS {ROW_ID}")
         old_runs = () if self._generated_key else self._runs
         files, count = self._owner._bulk.insert(
-            self._layout, frame, epoch=self._epoch, policy=self._relation.on_conflict, old_runs=old_runs
+            self._layout,
+            frame,
+            epoch=self._epoch,
+            policy=self._relation.on_conflict,
+            old_runs=old_runs,
+            keep_unchanged=change.returning,
         )
         if self._relation.on_conflict == "ignore":
             count = sum(file.rows for file in files)
@@ -173,7 +178,9 @@ class _Table:
                     f'UPDATE of primary key columns of "{self._relation.name}" over more than {limit} rows',
                     hint="update fewer rows at a time",
                 )
-            files, count = self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=change.deletes)
+            files, count = self._owner._bulk.update(
+                self._layout, frame, epoch=self._epoch, deletes=change.deletes, keep_unchanged=change.returning
+            )
             return self._written(files, count)
         old = self._unpacked(rows, "old")
         new = old if change.deletes else self._unpacked(rows, "new")

@@ -91,7 +91,9 @@ class Parser(RisingWaveParser):
         TokenType.DHASH_ARROW: lambda self, this, path: exp.JSONBExtractScalar(this=this, expression=path),
         TokenType.PLACEHOLDER: lambda self, this, key: exp.JSONBContainsTopKey(this=this, expression=key),
     }
+    ARRAY_CONSTRUCTORS = {"ARRAY": exp.Array}
     LAMBDAS: dict = {}
+    _array_depth = 0
     OPTIONAL_ALIAS_TOKEN_CTE = False
     FUNCTIONS_WITH_ALIASED_ARGS: set = set()
 
@@ -116,6 +118,144 @@ class Parser(RisingWaveParser):
                 self.raise_error("expected an item")
             items.append(item)
         return items
+
+    # --- where sqlglot is more lenient than PostgreSQL --------------------------------------------------------------
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+        if self._match(TokenType.FROM, advance=False):
+            return None  # no FROM before SELECT
+        if self._match_pair(TokenType.SELECT, TokenType.ALIAS):
+            self._fail_at_previous()
+        return super()._parse_select_query(*args, **kwargs)
+
+    def _fail_at_previous(self) -> None:
+        self._retreat(self._index - 1)
+        self.raise_error("unexpected token")
+
+    def _parse_value(self, values: bool = True) -> exp.Tuple | None:
+        """A row of VALUES, or the list of DISTINCT ON: in parentheses, and not empty."""
+
+        def item() -> exp.Expression | None:
+            if self._match(TokenType.DEFAULT):
+                return exp.var("DEFAULT")
+            value = self._parse_disjunction()
+            return None if isinstance(value, exp.Star) else value
+
+        items = self._parse_wrapped_csv(item)
+        if not items:
+            self._fail_at_previous()
+        return exp.Tuple(expressions=items)
+
+    def _parse_function_parameter(self) -> exp.Expression | None:
+        return self._parse_id_var(any_token=False)  # a column of an alias has a name, but no type
+
+    def _expect_name_after_as(self) -> None:
+        nameless = self._next.token_type in self.RESERVED_TOKENS or self._next.token_type == TokenType.NUMBER
+        if self._match(TokenType.ALIAS, advance=False) and (not self._next or nameless):
+            self._advance()
+            self.raise_error("expected a name")
+
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        self._expect_name_after_as()
+        start = self._index
+        alias = super()._parse_table_alias(alias_tokens)
+        if alias is not None and alias.this is None:
+            self._retreat(start)
+            self._match(TokenType.ALIAS)
+            self.raise_error("expected a name")
+        return alias
+
+    def _parse_alias(self, this: exp.Expression | None, explicit: bool = False) -> exp.Expression | None:
+        self._expect_name_after_as()
+        if self._match(TokenType.L_PAREN, advance=False):
+            return this  # no list of aliases
+        return super()._parse_alias(this, explicit)
+
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        group = super()._parse_group(skip_group_by_token)
+        if group is not None and not any(group.args.values()):
+            self.raise_error("expected an expression")
+        return group
+
+    def _parse_window(self, this: exp.Expression | None, alias: bool = False) -> exp.Expression | None:
+        if self._match_pair(TokenType.FILTER, TokenType.L_PAREN, advance=False):
+            where = self._tokens[self._index + 2] if self._index + 2 < self._tokens_size else None
+            if where is None or where.token_type != TokenType.WHERE:
+                self._advance(2)
+                self.raise_error("expected WHERE")
+        return super()._parse_window(this, alias)
+
+    def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
+        if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+            if self._index > 1 and self._tokens[self._index - 2].text.upper() == "ARRAY":
+                raise Unsupported("ARRAY(subquery) is not supported", position=self._curr.start + 1)
+            self.raise_error("a query needs parentheses")
+        argument = super()._parse_lambda(alias=False)
+        bare = argument.this if isinstance(argument, exp.Order) else argument
+        if (isinstance(argument, exp.Order) and bare is None) or (
+            isinstance(bare, exp.Distinct) and not bare.expressions
+        ):
+            self.raise_error("expected an expression")
+        return argument
+
+    def _parse_bracket(self, this: exp.Expression | None = None) -> exp.Expression | None:
+        """[…] alone is an array only inside ARRAY[…]."""
+        if not self._match(TokenType.L_BRACKET, advance=False):
+            return this
+        if this is None and not self._array_depth:
+            self.raise_error("unexpected token")
+        self._array_depth += 1
+        try:
+            return super()._parse_bracket(this)
+        finally:
+            self._array_depth -= 1
+
+    def _parse_between(self, this: exp.Expression | None) -> exp.Between:
+        symmetric = bool(self._match_text_seq("SYMMETRIC")) or None
+        if not symmetric:
+            self._match_text_seq("ASYMMETRIC")
+        low = self._operand()
+        if not self._match(TokenType.AND):
+            self.raise_error("expected AND")
+        return exp.Between(this=this, low=low, high=self._operand(), symmetric=symmetric)
+
+    def _parse_case(self) -> exp.Expression:
+        operand = None if self._match(TokenType.WHEN, advance=False) else self._expected(self._parse_disjunction)
+        branches = []
+        while self._match(TokenType.WHEN):
+            condition = self._expected(self._parse_disjunction)
+            if not self._match(TokenType.THEN):
+                self.raise_error("expected THEN")
+            branches.append(exp.If(this=condition, true=self._expected(self._parse_disjunction)))
+        default = self._expected(self._parse_disjunction) if branches and self._match(TokenType.ELSE) else None
+        if not branches or not self._match(TokenType.END):
+            self.raise_error("expected END")
+        return exp.Case(this=operand, ifs=branches, default=default)
+
+    def _match_pair(self, token_type_a: TokenType, token_type_b: TokenType, advance: bool = True) -> bool:
+        if token_type_a == token_type_b and self._curr and self._next and self._curr.end + 1 != self._next.start:
+            return False  # > > is not >>
+        return super()._match_pair(token_type_a, token_type_b, advance)
+
+    def _parse_lateral(self) -> exp.Lateral | None:
+        lateral = super()._parse_lateral()
+        if lateral is not None and isinstance(lateral.this, exp.Dot):
+            self.raise_error("unexpected token")
+        return lateral
+
+    def _parse_table_parts(self, *args: Any, **kwargs: Any) -> exp.Table:
+        if self._match(TokenType.DOT, advance=False):
+            self.raise_error("expected a name")
+        return super()._parse_table_parts(*args, **kwargs)
+
+    def _parse_type_size(self) -> exp.DataTypeParam | None:
+        return exp.DataTypeParam(this=self._parse_number()) if self._match(TokenType.NUMBER, advance=False) else None
+
+    def _is_predicate_ahead(self) -> bool:
+        if self._match_pair(TokenType.NOT, TokenType.NULL, advance=False):
+            self._advance()
+            self.raise_error("expected IS")
+        return super()._is_predicate_ahead()
 
     # --- statements -----------------------------------------------------------------------------------------------
 
@@ -191,33 +331,37 @@ class Parser(RisingWaveParser):
             field = exp.Literal.string(self._prev.text.lower()).update_positions(self._prev)
         if not self._match(TokenType.FROM) and not self._match(TokenType.COMMA):
             self.raise_error("expected FROM")
-        return self._close(call("extract", field, self._parse_bitwise()))
+        return self._close(call("extract", field, self._operand()))
 
     def _parse_position(self, haystack_first: bool = False) -> exp.Expression:
         args = self._parse_csv(self._parse_bitwise)
         if len(args) == 1 and self._match(TokenType.IN):
-            args.append(self._parse_bitwise())
+            args.append(self._operand())
         return self._close(call("position", *args))
 
     def _parse_substring(self) -> exp.Expression:
         args = self._parse_csv(self._parse_bitwise)
-        if self._match(TokenType.FROM):
-            args.append(self._parse_bitwise())
-            if self._match(TokenType.FOR):
-                args.append(self._parse_bitwise())
-        elif self._match(TokenType.FOR):
-            args += [exp.Literal.number(1), self._parse_bitwise()]
+        start = length = None
+        while self._match_set((TokenType.FROM, TokenType.FOR)):  # in any order
+            if self._prev.token_type == TokenType.FROM:
+                start = self._operand()
+            else:
+                length = self._operand()
+        if start is not None or length is not None:
+            args.append(start or exp.Literal.number(1))
+        if length is not None:
+            args.append(length)
         return self._close(call("substring", *args))
 
     def _parse_overlay(self) -> exp.Expression:
         args = self._parse_csv(self._parse_bitwise)
         if self._match_text_seq("PLACING"):
-            args.append(self._parse_bitwise())
+            args.append(self._operand())
             if not self._match(TokenType.FROM):
                 self.raise_error("expected FROM")
-            args.append(self._parse_bitwise())
+            args.append(self._operand())
             if self._match(TokenType.FOR):
-                args.append(self._parse_bitwise())
+                args.append(self._operand())
         return self._close(call("overlay", *args))
 
     def _parse_trim(self) -> exp.Expression:
@@ -227,8 +371,17 @@ class Parser(RisingWaveParser):
         if self._prev.token_type == TokenType.FROM:
             args = self._parse_csv(self._parse_bitwise)
         elif len(args) == 1 and self._match(TokenType.FROM):
-            args.insert(0, self._parse_bitwise())
+            args.insert(0, self._operand())
         return self._close(call(side, *args))
+
+    def _operand(self) -> exp.Expression:
+        return self._expected(self._parse_bitwise)
+
+    def _expected(self, parse: Any) -> exp.Expression:
+        expression = parse()
+        if expression is None:
+            self.raise_error("expected an expression")
+        return expression
 
     def _close(self, function: exp.Expression) -> exp.Expression:
         # sqlglot forgives a missing parenthesis after the functions that have a syntax of their own
@@ -247,7 +400,7 @@ class Parser(RisingWaveParser):
 
     def _parse_update_assignment(self) -> exp.Expression | None:
         target = self._parse_unary()
-        if not self._match(TokenType.EQ):
+        if target is None or not self._match(TokenType.EQ):
             self.raise_error("expected =")
         if self._match(TokenType.DEFAULT):
             return exp.EQ(this=target, expression=exp.var("DEFAULT"))
@@ -290,6 +443,13 @@ class Generator(RisingWaveGenerator):
         return f"{self.sql(expression, 'this')}.{self.sql(expression, 'expression')}"
 
 
+# Keywords of sqlglot's that are none in PostgreSQL, or that the grammar knows by their text: they can be names.
+_PLAIN_WORDS = {
+    "ALTER", "DROP", "GLOB", "INSERT", "PARTITIONED_BY", "QUALIFY", "REGEXP", "REVOKE", "RLIKE", "ROLLBACK", "UNCACHE",
+    "XOR",
+}  # fmt: skip
+
+
 class Headrace(RisingWave):
     INDEX_OFFSET = 0  # brackets stay as written; translate knows that arrays start at 1
     UNESCAPED_SEQUENCES: dict = {}
@@ -299,7 +459,7 @@ class Headrace(RisingWave):
         # sqlglot swallows the rest of a "command" as one string; the grammar wants its tokens.
         COMMANDS: set = set()
         KEYWORDS = {
-            key: (TokenType.VAR if token is TokenType.COMMAND else token)
+            key: (TokenType.VAR if token is TokenType.COMMAND or key in _PLAIN_WORDS else token)
             for key, token in RisingWave.Tokenizer.KEYWORDS.items()
         }
 
@@ -316,9 +476,12 @@ def tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except TokenError as error:
         raise SqlSyntaxError(f"syntax error: {str(error).splitlines()[0]}") from None
-    for token in tokens:
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         if token.token_type == TokenType.IDENTIFIER and not token.text:
             raise SqlSyntaxError('zero-length delimited identifier at or near """"', position=token.start + 1)
+        if following is not None and token.token_type in _STRINGS and following.token_type in _STRINGS:
+            if "\n" not in text[token.end : following.start]:  # only strings on different lines are one string
+                raise syntax_error(text, following, tokens)
     return tokens
 
 
@@ -353,6 +516,7 @@ def fold(tree: exp.Expression) -> exp.Expression:
         node.comments = None
         if isinstance(node, exp.Identifier):
             if not node.args.get("quoted"):
+                _check_reserved(node)
                 node.set("this", fold_name(node.name))
                 node.set("quoted", True)
         elif isinstance(node, exp.Anonymous):
@@ -363,6 +527,27 @@ def fold(tree: exp.Expression) -> exp.Expression:
                 return joined
             node.replace(joined)
     return tree
+
+
+_RESERVED = frozenset(
+    """all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+    current_date current_time current_timestamp current_user default deferrable desc distinct do else end except false
+    fetch for foreign from grant group having in initially intersect into lateral leading limit localtime
+    localtimestamp not null offset on only or order placing primary references returning select session_user some
+    symmetric table then to trailing true union unique user using variadic when where window with
+    cross full ilike inner is isnull join left like natural notnull outer overlaps right similar""".split()
+)
+"""Words that PostgreSQL takes for a name only in quotes; sqlglot takes most of them without."""
+
+
+def _check_reserved(identifier: exp.Identifier) -> None:
+    start, parent = identifier.meta_get("start"), identifier.parent
+    if isinstance(parent, exp.Alias) and identifier.arg_key == "alias":
+        return  # AS takes any word
+    if isinstance(parent, exp.Column) and identifier.arg_key == "this" and parent.args.get("table") is not None:
+        return  # and so does a dot
+    if start is not None and identifier.name.lower() in _RESERVED:
+        raise SqlSyntaxError(f'syntax error at or near "{identifier.name}"', position=start + 1)
 
 
 def fold_name(name: str) -> str:

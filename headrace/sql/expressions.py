@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, TypeMismatch, Unsupported
+from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported
 from headrace.sql import aggregates, datetimes, functions, jsonb, operators, regex
 from headrace.sql.aggregates import AggregateCall, OrderKey
 from headrace.sql.casts import cast
@@ -436,6 +436,8 @@ class Expressions:
             raise unsupported(f"{kind} in a window frame" if kind not in ("ROWS", "RANGE") else "EXCLUDE", spec)
 
         def bound(value: Any, side: str | None) -> str:
+            if side is None and value != "CURRENT ROW":
+                raise SqlSyntaxError("a window frame's bound needs PRECEDING or FOLLOWING", position=position_of(spec))
             text = value if isinstance(value, str) else self.text(value)
             return f"{text} {side.upper()}" if side else text
 

@@ -350,7 +350,7 @@ def _column(p: Parser, table: str, name: str, definition: _TableDefinition) -> N
 
 def _constraint_expression(p: Parser) -> str:
     """Without parentheses only what cannot be confused with the next constraint, as in PostgreSQL."""
-    expression = p._parse_bitwise()
+    expression = None if p._match(TokenType.NOT, advance=False) else p._parse_bitwise()
     if expression is None:
         p.raise_error("expected an expression")
     return print_sql(fold(expression).unnest())

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from headrace.state.lookup import IndexCache
 
-RANGE_ROWS = 1_500_000
+RANGE_ROWS = 3_000_000
+PIECE_ROWS = 1 << 16
 RANGE_BYTES = 128 << 20
 """As stored, that is compressed; in memory it may be a few times as much."""
 
@@ -59,42 +60,58 @@ class MergeRange:
     policy: str | None
     epoch: int = 0
     bottom: bool = False
+    keep_unchanged: bool = False
+    """Also write the rows that replace their like, because somebody wants to see what was written."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 first, last, run_groups, staged = pickle.loads(packed)
-                rows = self._merged(first, last, run_groups, staged)
                 writer = RunFileWriter(self.layout, self.root)
                 try:
-                    for start in range(0, rows.num_rows, 1 << 16):
-                        writer.push(rows.slice(start, 1 << 16))
+                    for rows in self._merged(first, last, run_groups, staged):
+                        writer.push(rows)
                     yield from report({self.layout.relation_id: writer.finish()})
                 except BaseException:
                     writer.abort()
                     raise
 
-    def _merged(self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]) -> pa.Table:
+    def _merged(
+        self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]
+    ) -> Iterator[pa.Table]:
+        """The rows to write, in order, in pieces."""
         layout = self.layout
         key = [VNODE, *layout.key_names]
         stored = self._read_runs(first, last, run_groups)
         if self.policy is None:
-            return merge_versions(sort_stored(layout, stored), key, self.bottom)
+            yield from _pieces(merge_versions(sort_stored(layout, stored), key, self.bottom))
+            return
         fresh = self._read_staged(first, last, staged)
         if self.policy == "weighted":
             plain = fresh.select(layout.names).cast(layout.row_schema)
             weighted = with_internal(plain, fresh[VNODE], self.epoch, fresh[WEIGHT])
-            return consolidate(sort_stored(layout, weighted), key)
-        tagged = [self._tagged(fresh, NEW)]
+            yield from _pieces(self._consolidated(sort_stored(layout, weighted)))
+            return
+        rows = self._tagged(fresh, NEW)
         if stored.num_rows:
-            tagged.append(self._tagged(merge_versions(sort_stored(layout, stored), key, True), OLD))
-        rows = pa.concat_tables(tagged)
-        if rows.num_rows == 0:
-            return layout.stored_schema.empty_table()
-        rows = rows.take(sort_order(layout, rows, [TAG]))
-        delta = resolve(rows, key_starts(rows, key), self.policy)
+            old = merge_versions(sort_stored(layout, stored), key, True)
+            rows = pa.concat_tables([rows, self._tagged(old, OLD)])
+        rows = rows.combine_chunks()
+        order = sort_order(layout, rows, [TAG])
+        starts = key_starts(rows.select(key).take(order), key)
+        if stored.num_rows == 0 and len(starts) == rows.num_rows:
+            # Only new keys, each once: every row is put, and no sorted copy of the whole is needed.
+            for at in range(0, rows.num_rows, PIECE_ROWS):
+                piece = rows.take(order.slice(at, PIECE_ROWS))
+                ones = pa.chunked_array([pa.repeat(pa.scalar(1, pa.int8()), piece.num_rows)])
+                yield with_internal(piece.select(layout.names), piece[VNODE], self.epoch, ones)
+            return
+        delta = resolve(rows.take(order), starts, self.policy)
         delta = with_internal(delta.select(layout.names), delta[VNODE], self.epoch, delta[WEIGHT])
-        return consolidate(delta, key)
+        yield from _pieces(self._consolidated(delta))
+
+    def _consolidated(self, delta: pa.Table) -> pa.Table:
+        return delta if self.keep_unchanged else consolidate(delta, [VNODE, *self.layout.key_names])
 
     def _tagged(self, rows: pa.Table, tag: int) -> pa.Table:
         plain = rows.select(self.layout.names).cast(self.layout.row_schema)
@@ -120,12 +137,16 @@ class MergeRange:
                     bounds = parquet.metadata.row_group(group).column(at).statistics
                     if bounds is not None and bounds.has_min_max and (bounds.min >= last or bounds.max < first):
                         continue
-                    for batch in parquet.iter_batches(batch_size=1 << 17, row_groups=[group], use_threads=False):
-                        tables.append(within(pa.Table.from_batches([batch]), first, last))
+                    tables.append(within(parquet.read_row_group(group, use_threads=False), first, last))
         return pa.concat_tables(tables) if tables else self._nothing_staged()
 
     def _nothing_staged(self) -> pa.Table:
         return self.layout.stored_schema.remove(self.layout.stored_schema.get_field_index(EPOCH)).empty_table()
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    for at in range(0, rows.num_rows, PIECE_ROWS):
+        yield rows.slice(at, PIECE_ROWS)
 
 
 def within(table: pa.Table, first: int, last: int) -> pa.Table:

@@ -14,9 +14,18 @@ from headrace.state.runs import EPOCH, VNODE, WEIGHT
 _FAST_KEYS = ("smallint", "integer", "bigint")
 
 
+def in_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Table:
+    """The rows by (vnode, pk, then …)."""
+    if rows.num_rows < 2:
+        return rows
+    # Taking from one chunk is several times as fast as from many.
+    rows = rows.combine_chunks()
+    return rows.take(sort_order(layout, rows, then))
+
+
 def sort_stored(layout: Layout, rows: pa.Table) -> pa.Table:
     """By (vnode, pk, epoch, weight)."""
-    return rows.take(sort_order(layout, rows, [EPOCH, WEIGHT])) if rows.num_rows > 1 else rows
+    return in_order(layout, rows, [EPOCH, WEIGHT])
 
 
 def sort_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Array:

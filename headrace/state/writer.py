@@ -25,7 +25,7 @@ from headrace.state.files import open_output
 from headrace.state.layout import Layout
 from headrace.state.merge import MergeStream
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
-from headrace.state.sorting import sort_order
+from headrace.state.sorting import in_order
 
 GROUP_ROWS = 4096
 """Rows of a row group: bench/lookup_cost.py and bench/scan_cost.py hold the choice."""
@@ -84,6 +84,14 @@ class RunFileWriter:
     def _bound(self, rows: pa.Table, index: int) -> bytes:
         return self._layout.bound(rows, index)
 
+    def _bounds(self, rows: pa.Table, groups: list[tuple[int, int]]) -> list[tuple[bytes, bytes, int]]:
+        """Every group's first and last key, encoded together: one at a time costs as much as writing the rows."""
+        edges = pa.array([edge for start, stop in groups for edge in (start, stop - 1)], pa.int64())
+        keys = self._layout.encode(rows.select([VNODE, *self._layout.key_names]).take(edges))
+        return [
+            (low, high, stop - start) for low, high, (start, stop) in zip(keys[::2], keys[1::2], groups, strict=True)
+        ]
+
     def _write_pending(self, *, final: bool) -> None:
         if not self._pending:
             return
@@ -99,9 +107,8 @@ class RunFileWriter:
         if groups and self._stack is None:
             self._open_file()
         for start, stop in groups:
-            group = rows.slice(start, stop - start)
-            self._parquet.write_table(group, row_group_size=group.num_rows)
-            self._index.append((self._bound(group, 0), self._bound(group, group.num_rows - 1), group.num_rows))
+            self._parquet.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
+        self._index += self._bounds(rows, groups)
         self._file_rows += held
         self._retractions += _count_retractions(rows.slice(0, held))
 
@@ -242,7 +249,7 @@ class _Sink:
         if rows.num_rows == 0:
             return
         # Sorted already, unless this is one of the batches where Spark goes from one file to the next.
-        ordered = rows.take(sort_order(self.layout, rows, [WEIGHT])) if rows.num_rows > 1 else rows
+        ordered = in_order(self.layout, rows, [WEIGHT])
         if self._last_key is not None and self.layout.bound(ordered, 0) < self._last_key:
             self._flush()  # the key that the stream holds back belongs before, not with what comes now
         self._last_key = self.layout.bound(ordered, ordered.num_rows - 1)

@@ -343,9 +343,13 @@ def test_the_tours_epochs_and_files_are_what_it_says(db, warehouse):
         assert (place, file.low.hex(), file.high.hex()) == (1, "00290080000001", "002f0080000003")
         assert (file.rows, file.groups, file.retractions) == (len(rows), 1, 1)
     assert shown == {
-        1: [("1", "tea", "4.50", "41", "4", "-1"), ("1", "tea", "12.00", "41", "4", "1"), ("3", "pen", "1.20", "47", "4", "1")],
+        1: [
+            ("1", "tea", "4.50", "41", "4", "-1"),
+            ("1", "tea", "12.00", "41", "4", "1"),
+            ("3", "pen", "1.20", "47", "4", "1"),
+        ],
         2: [("1", "TEA", "41", "4", "-1"), ("3", "PEN", "47", "4", "1")],
-    }  # fmt: skip
+    }
     text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
     for rows in shown.values():
         for row in rows:

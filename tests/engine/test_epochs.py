@@ -68,7 +68,6 @@ def test_an_epoch_takes_no_more_rows_than_it_may(db, t, gate, clients):
         each.result(PATIENCE)
     for _, writes in gate.epochs:
         assert sum(write.rows for write in writes) <= 10 or len(writes) == 1
-    assert len(rows(db, "SELECT * FROM t")) == 2 + 20 - 2 + 50 + 1 - 1 + 1 - 1 + 1 or True
     assert {id for id, _ in rows(db, "SELECT * FROM t")} == (
         {0, 1, 2} | {n * 100 + i for n in range(5) for i in range(4)} | set(range(1000, 1050))
     )
@@ -117,10 +116,10 @@ def test_an_update_sees_what_was_asked_for_before_it(db, held, gate, clients):
 
 
 def test_a_statement_at_fault_fails_alone(db, held, gate, clients):
-    db_view = clients.sql("CREATE MATERIALIZED VIEW inverse AS SELECT id, 100 / v AS i FROM t")
+    create = clients.sql("CREATE MATERIALIZED VIEW inverse AS SELECT id, 100 / v AS i FROM t")
     gate.queued(1)
     gate.open()
-    db_view.result(PATIENCE)
+    create.result(PATIENCE)
     db.sql("CREATE TABLE u (id INT PRIMARY KEY)")
     gate.shut()
     first = clients.sql("INSERT INTO t VALUES (1, 1)")
@@ -253,7 +252,7 @@ def test_a_commit_that_fails_once_is_tried_again(db, t, monkeypatch):
     assert rows(db, "SELECT * FROM t") == [(1, 1)]
 
 
-def test_a_commit_that_keeps_failing_gives_the_epoch_up(db, t, monkeypatch, held=None):
+def test_a_commit_that_keeps_failing_gives_the_epoch_up(db, t, monkeypatch):
     db.sql("INSERT INTO t VALUES (1, 1)")
     with monkeypatch.context() as patch:
         Failing(patch, db.engine.store, "commit", 100, StorageError("the disk sulks"))

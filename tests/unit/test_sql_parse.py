@@ -513,6 +513,65 @@ def test_expressions_print_to_what_parses_the_same(text, printed):
     assert parse_expression(printed) == tree
 
 
+WORDS = """name type date timestamp value key status index source sink comment format range level position state year
+month day time text data count view schema start json uuid point map list struct first last next filter over partition
+interval row rows replace cache sort qualify pivot xor glob rlike insert drop alter top div kill owner enum""".split()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_names_that_are_no_keywords_in_postgresql(word):
+    query = one(f"SELECT {word}, t.{word} + 1 AS {word} FROM t WHERE {word} = 1 ORDER BY {word} DESC").query
+    assert {column.name for column in query.find_all(exp.Column)} == {word}
+    assert one(f"CREATE TABLE t ({word} INT, b INT)").columns[0].name == word
+    assert one(f"INSERT INTO t ({word}) VALUES (1)").columns == (word,)
+    assert one(f"UPDATE t SET {word} = {word} + 1").assignments[0][0] == word
+
+
+@pytest.mark.parametrize("word", ["order", "group", "user", "end", "table", "all", "is", "left", "limit", "when"])
+def test_reserved_words_need_quotes(word):
+    for text in (f"SELECT 1 FROM {word}", f"CREATE TABLE t ({word} INT)", f"SELECT 1 FROM t WHERE {word} = 1"):
+        with pytest.raises(SqlSyntaxError):
+            parse(text)
+    query = one(f'SELECT "{word}", t.{word}, 1 AS {word} FROM "{word}" AS t').query
+    assert [each.alias_or_name for each in query.expressions] == [word] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT lower(a b)",
+        "SELECT f(SELECT 1)",
+        "SELECT 'a' 'b'",
+        "SELECT [1, 2]",
+        "SELECT a BETWEEN 1 1 AND 2",
+        "SELECT CASE WHEN a 'x' END",
+        "SELECT CASE a ELSE 1 END",
+        "SELECT a > > 1",
+        "SELECT a NOT NULL",
+        "SELECT count(*) FILTER (a > 1)",
+        "SELECT array_agg(DISTINCT)",
+        "SELECT 1 AS",
+        "SELECT 1 AS , 2",
+        "SELECT * FROM t AS 4",
+        "SELECT * FROM t AS (x)",
+        "SELECT * FROM t AS v(x y)",
+        "SELECT * FROM FROM t",
+        "SELECT a FROM t GROUP BY ORDER BY 1",
+        "SELECT DISTINCT ON () a FROM t",
+        "VALUES (1, 2 x)",
+        "VALUES ()",
+        "VALUES 1",
+        "UPDATE t SET = 1",
+        "CREATE TABLE t (a INT DEFAULT NOT NULL)",
+        "SELECT trim(both 'x' FROM )",
+        "SELECT substring(a FROM )",
+    ],
+)
+def test_sqlglot_would_take_it(text):
+    with pytest.raises(SqlSyntaxError, match="syntax error"):
+        parse(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,0 +1,472 @@
+"""A warehouse and its surroundings: who may open it, what the disk does to it, and what is kept of its past."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import headrace
+from headrace.engine import maintenance, writes
+from headrace.errors import (
+    CorruptWarehouse,
+    EnvironmentProblem,
+    Fenced,
+    HeadraceError,
+    InvalidParameterValue,
+    StorageError,
+    UndefinedRelation,
+    WarehouseInUse,
+)
+from headrace.state import storage as storage_module
+from tests.engine.conftest import PATIENCE, Clients, Gate, eventually
+
+ROOT = Path(__file__).parents[2]
+FAST = {"barrier_interval": "100ms"}
+
+
+def rows(db, query: str) -> list[tuple]:
+    return sorted(db.sql(query).rows(), key=repr)
+
+
+def connect(warehouse, spark, **options):
+    return headrace.connect(warehouse, spark=spark, parameters=FAST, **options)
+
+
+@pytest.fixture
+def t(db):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT v FROM t WHERE v > 0")
+    db.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+
+
+@pytest.fixture
+def no_grace(monkeypatch):
+    monkeypatch.setattr(maintenance, "GRACE_SECONDS", 0)
+
+
+def files_of(db, name: str) -> list[Path]:
+    manifest = db.engine.committed
+    runs = manifest.runs[manifest.catalog.get(name).id]
+    return [Path(db.engine.storage.root) / file.path for run in runs for file in run.files]
+
+
+# --- one engine -------------------------------------------------------------------------------------------------
+
+HOLD = """
+import sys
+from headrace.engine.lock import WarehouseLock
+from headrace.errors import WarehouseInUse
+from headrace.state.storage import LocalStorage
+try:
+    lock = WarehouseLock(LocalStorage(sys.argv[1]), takeover=False)
+except WarehouseInUse as error:
+    print("refused:", error.message, flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holder(warehouse: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", HOLD, warehouse]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_a_second_engine_is_refused(db, t, warehouse, spark):
+    with pytest.raises(WarehouseInUse, match=f"process {os.getpid()}"):
+        connect(warehouse, spark)
+    with holder(warehouse) as other:
+        assert other.stdout.readline().startswith(f"refused: the warehouse {warehouse} is open in another engine")
+        other.stdin.close()
+    db.sql("INSERT INTO t VALUES (3, 3)")
+    db.close()
+    with connect(warehouse, spark) as again:
+        assert len(rows(again, "SELECT * FROM t")) == 3
+
+
+def test_a_dead_process_holds_no_lock(warehouse, spark):
+    with holder(warehouse) as other:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(WarehouseInUse, match=f"process {other.pid}"):
+            connect(warehouse, spark)
+        other.send_signal(signal.SIGKILL)
+    connect(warehouse, spark).close()
+
+
+def test_takeover_fences_the_engine_before(db, t, warehouse, spark, no_grace):
+    with connect(warehouse, spark, takeover=True) as other:
+        other.sql("INSERT INTO t VALUES (3, 3)")
+        for statement in ("INSERT INTO t VALUES (4, 4)", "UPDATE t SET v = 0", "VACUUM", "DROP TABLE t CASCADE"):
+            with pytest.raises(Fenced, match="taken over"):
+                db.sql(statement)
+        assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2)]  # what it had committed it still serves
+        assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2), (3, 3)]
+        db.close()
+        other.sql("UPDATE t SET v = v * 10")
+        assert rows(other, "SELECT * FROM m") == [(10,), (20,), (30,)]
+    with connect(warehouse, spark) as again:
+        assert rows(again, "SELECT * FROM t") == [(1, 10), (2, 20), (3, 30)]
+
+
+def test_takeover_in_the_middle_of_an_epoch(db, t, warehouse, spark):
+    gate, clients = Gate(db), Clients(db)
+    gate.shut()
+    under_way = clients.sql("INSERT INTO t VALUES (3, 3)")
+    gate.wait_for(1)
+    queued = clients.sql("UPDATE t SET v = 0")
+    gate.queued(1)
+    with connect(warehouse, spark, takeover=True) as other:
+        gate.open()
+        for each in (under_way, queued):
+            with pytest.raises(Fenced):
+                each.result(PATIENCE)
+        assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
+        other.sql("VACUUM")
+        assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
+    clients.stop()
+
+
+# --- the place is wrong -----------------------------------------------------------------------------------------
+
+
+def test_a_path_that_cannot_be_a_warehouse(tmp_path, monkeypatch):
+    """Said before a JVM is started."""
+    monkeypatch.setattr("headrace.database.start_session", lambda **_: pytest.fail("Spark was started"))
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for path in (file, file / "below"):
+        with pytest.raises(StorageError, match=str(file)):
+            headrace.connect(path)
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o555)
+    for path in (folder, folder / "below"):
+        with pytest.raises(StorageError, match=str(path)):
+            headrace.connect(path)
+
+
+@pytest.mark.parametrize("name", ["with blanks", "100%", "%20", "ünïcødé 水", "[a-z]", "{a,b}", "what?*", "it's", "a#b", "$HOME", "a\\b"])
+def test_a_path_with_any_characters(tmp_path, spark, name):
+    path = tmp_path / name
+    with connect(path, spark) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT v + 1 AS w FROM t")
+        db.sql("INSERT INTO t VALUES (1, 1)")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writes, "SMALL_ROWS", 1)
+            db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 3) AS x(g)")
+        db.sql("UPDATE t SET v = 20 WHERE id = 2")
+        db.sql("COMPACT")
+        db.sql("VACUUM")
+        assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 20), (3, 3)]
+    assert sorted(headrace.read(path, "m", spark=spark).toArrow()["w"].to_pylist()) == [2, 4, 21]
+    assert os.listdir(tmp_path) == [name], "something was written beside the warehouse"
+
+
+def test_a_relative_path_and_a_uri(tmp_path, spark, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with connect("here", spark) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        monkeypatch.chdir("/")
+        db.sql("INSERT INTO t VALUES (1)")
+    with connect((tmp_path / "here").as_uri(), spark) as db:
+        assert rows(db, "SELECT * FROM t") == [(1,)]
+
+
+# --- damage -----------------------------------------------------------------------------------------------------
+
+
+def manifests(warehouse: str) -> list[Path]:
+    return sorted(Path(warehouse, "manifest").glob("*.json"))
+
+
+def contents(warehouse: str) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes() for path in Path(warehouse).rglob("*") if path.is_file() and path.name != "lock"
+    }
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "changed", "missing"])
+def test_a_damaged_manifest(db, t, warehouse, spark, damage):
+    db.close()
+    newest = manifests(warehouse)[-2 if damage == "missing" else -1]
+    good = newest.read_bytes()
+    if damage == "missing":
+        newest.unlink()
+    else:
+        bad = {"truncated": good[: len(good) // 2], "empty": b"", "changed": good.replace(b'"epoch":', b'"epocj":')}
+        newest.write_bytes(bad[damage])
+    before = contents(warehouse)
+    for attempt in (lambda: connect(warehouse, spark), lambda: headrace.read(warehouse, "t", spark=spark)):
+        with pytest.raises(CorruptWarehouse, match=newest.name):
+            attempt()
+    assert contents(warehouse) == before
+    newest.write_bytes(good)
+    with connect(warehouse, spark) as again:
+        assert rows(again, "SELECT * FROM t") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing"])
+def test_a_damaged_data_file(db, t, damage):
+    db.sql("CREATE TABLE other (id INT PRIMARY KEY)")
+    (file,) = files_of(db, "t")
+    good = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(good[: len(good) // 2])
+    for statement in ("SELECT * FROM t", "UPDATE t SET v = 1", "UPDATE t SET v = 1 WHERE id = 1", "INSERT INTO t VALUES (1, 5)"):
+        with pytest.raises(HeadraceError) as caught:
+            db.sql(statement).rows()
+        assert file.name in caught.value.message, f"{statement}: {caught.value.message}"
+        assert "\n" not in caught.value.message
+    # Everything else goes on.
+    db.sql("INSERT INTO other VALUES (1)")
+    assert rows(db, "SELECT * FROM other") == [(1,)]
+    assert rows(db, "SELECT * FROM m") == [(1,), (2,)]
+    file.write_bytes(good)
+    db.sql("UPDATE t SET v = v + 1")
+    assert rows(db, "SELECT * FROM t") == [(1, 2), (2, 3)]
+
+
+# --- the disk is full -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("a file system of its own needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk(small_disk, spark, monkeypatch):
+    ballast = small_disk / "ballast"
+    with connect(small_disk / "w", spark) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT id FROM t")
+        db.sql("INSERT INTO t VALUES (0, 'a')")
+        free = os.statvfs(small_disk)
+        ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - 200_000))
+        noise = [random.Random(id).randbytes(2_000).hex() for id in range(400)]
+        big = pa.table({"id": pa.array(range(400), pa.int32()), "v": noise})
+        with pytest.raises(EnvironmentProblem, match="disk is full") as caught:
+            db.insert("t", big)
+        assert "free some space" in caught.value.hint
+        monkeypatch.setattr(writes, "SMALL_ROWS", 1)
+        with pytest.raises(EnvironmentProblem, match="disk is full"):
+            db.sql("INSERT INTO t SELECT g, repeat(md5(g::varchar), 200) FROM generate_series(1, 400) AS x(g)")
+        assert rows(db, "SELECT * FROM t") == [(0, "a")]
+        assert rows(db, "SELECT * FROM m") == [(0,)]
+        ballast.unlink()
+        assert db.insert("t", big) == 400
+        assert rows(db, "SELECT count(*), count(DISTINCT v) FROM t") == [(400, 400)]
+    with connect(small_disk / "w", spark) as db:
+        assert rows(db, "SELECT count(*) FROM m") == [(400,)]
+
+
+def test_a_disk_too_full_for_the_manifest(db, t, monkeypatch):
+    real = os.link
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(storage_module.os, "link", full)
+    with pytest.raises(StorageError, match="the disk is full"):
+        db.sql("INSERT INTO t VALUES (3, 3)")
+    assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2)]
+    monkeypatch.setattr(storage_module.os, "link", real)
+    db.sql("INSERT INTO t VALUES (4, 4)")
+    assert rows(db, "SELECT id FROM t") == [(1,), (2,), (4,)]
+
+
+# --- what is left over ------------------------------------------------------------------------------------------
+
+
+def test_orphans_do_not_matter_and_go(db, t, warehouse, spark, monkeypatch):
+    (kept,) = files_of(db, "t")
+    orphans = [kept.with_name("0123.parquet"), kept.with_name("0123.parquet.index"), Path(warehouse, "data/999/x.parquet")]
+    orphans += [Path(warehouse, "staging/abc/part-0.parquet"), Path(warehouse, "manifest/.000000000099.json.abc.tmp")]
+    for orphan in orphans:
+        orphan.parent.mkdir(parents=True, exist_ok=True)
+        orphan.write_bytes(kept.read_bytes())
+    assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2)]
+    db.sql("VACUUM")
+    assert all(orphan.exists() for orphan in orphans), "they may belong to an epoch that is being written"
+    monkeypatch.setattr(maintenance, "GRACE_SECONDS", 0)
+    db.sql("VACUUM")
+    assert not any(orphan.exists() for orphan in orphans)
+    assert not Path(warehouse, "staging/abc").exists()
+    assert kept.exists()
+    db.abandon()
+    with connect(warehouse, spark) as again:
+        assert rows(again, "SELECT * FROM t") == [(1, 1), (2, 2)]
+        assert rows(again, "SELECT * FROM m") == [(1,), (2,)]
+
+
+def test_vacuum_leaves_the_files_of_a_merge_alone(db, t, no_grace, monkeypatch):
+    """They are named by nobody until the merge takes effect."""
+    db.sql("INSERT INTO t VALUES (3, 3)")
+    clients, merged, go_on = Clients(db), threading.Event(), threading.Event()
+
+    def stop_after_merge(place: str) -> None:
+        if place == "after_merge":
+            merged.set()
+            assert go_on.wait(PATIENCE)
+
+    class Watched:
+        def __init__(self, lock):
+            self.lock, self.waiting = lock, 0
+
+        def __enter__(self):
+            self.waiting += 1
+            self.lock.acquire()
+
+        def __exit__(self, *_):
+            self.waiting -= 1
+            self.lock.release()
+
+    lock = db.engine.maintenance._merging = Watched(db.engine.maintenance._merging)
+    monkeypatch.setattr(maintenance, "failpoint", stop_after_merge)
+    compact = clients.sql("COMPACT t")
+    assert merged.wait(PATIENCE)
+    vacuum = clients.sql("VACUUM")
+    eventually(lambda: vacuum.done() or lock.waiting == 2)
+    go_on.set()
+    compact.result(PATIENCE)
+    vacuum.result(PATIENCE)
+    assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2), (3, 3)]
+    clients.stop()
+
+
+# --- the past ---------------------------------------------------------------------------------------------------
+
+
+def test_old_epochs_stay_readable_for_the_retention(db, t, warehouse, spark, no_grace):
+    first = db.engine.committed
+    db.sql("UPDATE t SET v = v * 10")
+    db.sql("DELETE FROM t WHERE id = 1")
+    db.sql("COMPACT")
+    db.sql("DROP TABLE t CASCADE")
+    db.sql("VACUUM")
+    session = db.session()
+    with pytest.raises(UndefinedRelation):
+        session.sql("SELECT * FROM t")
+
+    session.sql(f"SET query_epoch = {first.epoch}")
+    assert rows(session, "SELECT * FROM t") == [(1, 1), (2, 2)]
+    assert rows(session, "SELECT * FROM m") == [(1,), (2,)]
+    session.sql(f"SET query_epoch = {first.epoch + 1}")
+    assert rows(session, "SELECT * FROM t") == [(1, 10), (2, 20)]
+    session.sql(f"SET query_epoch = {first.epoch + 2}")
+    assert rows(session, "SELECT * FROM m") == [(20,)]
+    session.sql("SET query_epoch = 0")
+    assert headrace.read(warehouse, "t", epoch=first.epoch + 1, spark=spark).count() == 2
+    assert headrace.read(warehouse, "m", epoch=first.epoch + 2, spark=spark).count() == 1
+    with pytest.raises(InvalidParameterValue, match=f"epoch {db.engine.committed.epoch + 1}"):
+        session.sql(f"SET query_epoch = {db.engine.committed.epoch + 1}")
+        session.sql("SHOW TABLES")
+        session.sql("SELECT 1")
+
+    db.sql("ALTER SYSTEM SET retention = '0s'")
+    db.sql("VACUUM")
+    session = db.session()
+    session.sql(f"SET query_epoch = {first.epoch}")
+    with pytest.raises(InvalidParameterValue, match="cannot be read.*"):
+        session.sql("SELECT * FROM t")
+    assert not list(Path(warehouse, "data").rglob("*.parquet")), "no epoch that is kept has rows"
+
+
+def test_as_of_a_moment(db, t):
+    first = db.engine.committed
+    db.sql("UPDATE t SET v = 0")
+    assert rows(db, f"SELECT v FROM t FOR SYSTEM_TIME AS OF {first.epoch}") == [(1,), (2,)]
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(first.committed_at / 1e6))
+    moment += f".{first.committed_at % 1_000_000:06d}"
+    assert rows(db, f"SELECT v FROM t FOR SYSTEM_TIME AS OF '{moment}'") == [(1,), (2,)]
+    assert rows(db, "SELECT v FROM t") == [(0,), (0,)]
+    with pytest.raises(InvalidParameterValue, match="nothing as old"):
+        db.sql("SELECT v FROM t FOR SYSTEM_TIME AS OF '1999-01-01 00:00:00'")
+
+
+def test_reading_while_the_engine_writes(db, warehouse, spark):
+    """Whenever it looks, a reader sees whole epochs: pairs that sum up to nothing."""
+    db.sql("CREATE TABLE pairs (id INT PRIMARY KEY, v INT)")
+    db.sql("CREATE MATERIALIZED VIEW mirrored AS SELECT id, -v AS v FROM pairs")
+    stop, failed = threading.Event(), []
+
+    def write() -> None:
+        try:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                db.sql(f"INSERT INTO pairs VALUES ({number % 40}, {number}), ({100 + number % 40}, {-number})")
+                if number % 10 == 0:
+                    db.sql("DELETE FROM pairs WHERE id IN (5, 105)")
+                    db.sql("COMPACT")
+                    db.sql("VACUUM")
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        seen = set()
+        while len(seen) < 6 and not failed:
+            epoch = headrace.database.ManifestStore(headrace.database.LocalStorage(warehouse)).load().epoch
+            tables = [
+                headrace.read(warehouse, name, epoch=each, spark=spark).toArrow().to_pydict()
+                for name, each in (("pairs", None), ("pairs", epoch), ("mirrored", epoch))
+            ]
+            for table in tables:
+                assert sum(table["v"]) == 0 and len(set(table["id"])) == len(table["id"]) and len(table["id"]) % 2 == 0
+            pairs, mirrored = (dict(zip(table["id"], table["v"], strict=True)) for table in tables[1:])
+            assert mirrored == {id: -v for id, v in pairs.items()}
+            seen.add(epoch)
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed, failed
+
+
+# --- a session that is not ours ---------------------------------------------------------------------------------
+
+
+def test_a_session_that_was_brought_stays_as_it_is(spark, warehouse):
+    mine = spark.newSession()
+    mine.conf.set("spark.sql.ansi.enabled", "false")
+    mine.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    mine.range(3).createOrReplaceTempView("t")
+    before = dict(mine.sparkContext.getConf().getAll()), {row.key: row.value for row in mine.sql("SET").collect()}
+    with connect(warehouse, mine) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMPTZ)")
+        db.sql("INSERT INTO t VALUES (1, '2024-01-01 00:00:00+00')")
+        assert db.sql("SELECT at::varchar FROM t").rows()[0][0].startswith("2024-01-01 00:00:00")
+        assert mine.sql("SELECT CAST('x' AS INT) AS n FROM t").collect()[0].n is None
+        assert mine.sql("SELECT count(*) AS n FROM t").collect()[0].n == 3
+        with pytest.raises(HeadraceError):
+            db.sql("SELECT 'x'::int").rows()
+    assert (
+        dict(mine.sparkContext.getConf().getAll()),
+        {row.key: row.value for row in mine.sql("SET").collect()},
+    ) == before
+    assert mine.range(5).count() == 5
+    assert [table.name for table in mine.catalog.listTables()] == ["t"]
+    assert headrace.read(warehouse, "t", spark=mine).count() == 1
