@@ -107,7 +107,7 @@ def _resident_bytes(root: int) -> int:
         process = pending.pop()
         pending += children.get(process, [])
         try:
-            # Private pages only: Python workers are forked and share most of theirs.
+            # Shared pages count in proportion: Python workers are forked and share most of theirs.
             for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):
                     total += int(line.split()[1]) << 10

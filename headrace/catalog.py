@@ -30,7 +30,7 @@ class Column:
     nullable: bool = True
     hidden: bool = False
     default: str | None = None
-    """SQL text in our own dialect, evaluated once per statement that leaves the column out."""
+    """SQL text in our own dialect, evaluated for a row that leaves the column out."""
     generated: str | None = None
     """SQL text in our own dialect over the row's other columns."""
     comment: str | None = None

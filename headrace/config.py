@@ -113,7 +113,7 @@ _ALL = (
         description="read every relation as of this committed epoch; 0 is the newest",
     ),
     Parameter(name="timezone", default="UTC", parse_text=parse_utc, description="the session's time zone"),
-    Parameter(name="application_name", default="", parse_text=str, description="shown to other sessions"),
+    Parameter(name="application_name", default="", parse_text=str, description="the name of the client"),
 )  # fmt: skip
 
 PARAMETERS = {parameter.name: parameter for parameter in _ALL}

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.catalog import Relation
-from headrace.engine.changes import InsertRows
 from headrace.engine.engine import Engine
-from headrace.engine.inserts import check_not_null, stored_columns, writable_table
+from headrace.engine.inserts import insert_arrow, writable_table
+from headrace.engine.lock import WarehouseLock
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session, start_session
-from headrace.errors import StorageError, TypeMismatch, WrongObjectKind
+from headrace.errors import StorageError, WrongObjectKind
 from headrace.serving.result import Result
 from headrace.serving.session import Session
 from headrace.state.hadoop import HadoopStorage
@@ -43,18 +42,22 @@ class Database:
         driver_memory: str | None = None,
     ):
         storage = _local_storage(os.fspath(warehouse))
+        lock = None
         if storage is not None:
+            # Said before Spark is started, which takes seconds.
             _check_writable(storage)
+            lock = WarehouseLock(storage, takeover=takeover)
         self._owns_spark = spark is None
-        self._spark = spark if spark is not None else start_session(master=master, driver_memory=driver_memory)
+        self._spark = spark
         try:
-            self.engine = Engine(
-                self._spark,
-                storage or _hadoop_storage(os.fspath(warehouse), self._spark),
-                takeover=takeover,
-                parameters=parameters,
-            )
+            if self._owns_spark:
+                self._spark = start_session(master=master, driver_memory=driver_memory)
+            storage = storage or _hadoop_storage(os.fspath(warehouse), self._spark)
+            lock = lock or WarehouseLock(storage, takeover=takeover)
+            self.engine = Engine(self._spark, storage, lock=lock, parameters=parameters)
         except BaseException:
+            if lock is not None:
+                lock.release()
             self._stop_spark()
             raise
         self._session = Session(self.engine)
@@ -67,11 +70,9 @@ class Database:
         return Session(self.engine)
 
     def insert(self, table: str, rows: pa.Table) -> int:
-        """Adds Arrow rows to a table, without SQL; columns go by name, missing ones are NULL."""
+        """Adds Arrow rows to a table, without SQL; columns go by name, missing ones get their default."""
         relation = writable_table(self.engine.committed, table, "insert into")
-        checked = _conformed(relation, rows)
-        check_not_null(relation, checked)
-        return self.engine.write(relation.id, InsertRows(rows=checked)).count
+        return self.engine.write(relation.id, insert_arrow(self.engine, relation, rows)).count
 
     def status(self) -> dict[str, Any]:
         return self.engine.status()
@@ -87,7 +88,7 @@ class Database:
 
     def _stop_spark(self) -> None:
         # A session that the user brought is the user's to stop.
-        if self._owns_spark:
+        if self._owns_spark and self._spark is not None:
             self._spark.stop()
 
     def __enter__(self) -> Database:
@@ -128,7 +129,6 @@ def _hadoop_storage(warehouse: str, spark: SparkSession) -> HadoopStorage:
 
 
 def _check_writable(storage: LocalStorage) -> None:
-    """Said before Spark is started, which takes seconds."""
     folder = storage.root
     try:
         os.makedirs(folder, exist_ok=True)
@@ -138,21 +138,3 @@ def _check_writable(storage: LocalStorage) -> None:
         ) from error
     if not os.access(folder, os.W_OK):
         raise StorageError(f"the warehouse {folder} cannot be written", hint="check its permissions")
-
-
-def _conformed(relation: Relation, rows: pa.Table) -> pa.Table:
-    columns = stored_columns(relation)
-    known = {column.name for column in columns}
-    for name in rows.column_names:
-        if name not in known:
-            relation.column(name)
-    arrays = []
-    for column in columns:
-        try:
-            if column.name in rows.column_names:
-                arrays.append(rows[column.name].cast(column.type.arrow))
-            else:
-                arrays.append(pa.nulls(rows.num_rows, column.type.arrow))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise TypeMismatch(f'column "{column.name}" is of type {column.type}: {error}') from error
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

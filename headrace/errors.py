@@ -55,6 +55,10 @@ class UndefinedColumn(HeadraceError):
     sqlstate = "42703"
 
 
+class AmbiguousColumn(UndefinedColumn):
+    sqlstate = "42702"
+
+
 class UndefinedParameter(HeadraceError):
     sqlstate = "42704"
 
@@ -73,6 +77,14 @@ class WrongObjectKind(HeadraceError):
 
 class TypeMismatch(HeadraceError):
     sqlstate = "42804"
+
+
+class GroupingError(HeadraceError):
+    sqlstate = "42803"
+
+
+class WindowingError(HeadraceError):
+    sqlstate = "42P20"
 
 
 class InvalidDefinition(HeadraceError):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from headrace.engine.changes import NEW_ROW, OLD_ROW
 from headrace.failpoints import failpoint
 from headrace.state.files import open_input
 from headrace.state.layout import Layout
@@ -53,8 +54,8 @@ class BulkWriter:
         self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool, keep_unchanged: bool = False
     ) -> tuple[list[RunFile], int]:
         """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key. Answers its rows."""
-        puts = "" if deletes else ", named_struct('w', CAST(1 AS TINYINT), 'r', new)"
-        change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', old){puts})"
+        puts = "" if deletes else f", named_struct('w', CAST(1 AS TINYINT), 'r', {NEW_ROW})"
+        change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', {OLD_ROW}){puts})"
         rows = frame.select(F.explode(F.expr(change)).alias("c")).selectExpr("c.r.*", f"c.w AS {WEIGHT}")
         rows = rows.selectExpr(*_columns(layout), WEIGHT, f"{spark_expression(layout.distribution)} AS {VNODE}")
         body = self._body(layout, "weighted", epoch, keep_unchanged)
@@ -74,7 +75,7 @@ class BulkWriter:
             staged = self._list(folders[0])
             if sum(size for _, size in staged) > SORT_STAGED_BYTES:
                 folders.append(f"staging/{uuid.uuid4().hex}")
-                unsorted = self._spark.read.parquet(self._storage.uri(folders[0]))
+                unsorted = self._spark.read.option("__globPaths__", "false").parquet(self._storage.uri(folders[0]))
                 self._write(unsorted.sortWithinPartitions(VNODE), folders[1])
                 staged = self._list(folders[1])
             failpoint("after_stage")

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from headrace.state.runs import RunFile
 
 SMALL_ROWS = 50_000
-"""Up to this many rows a change travels through the driver as Arrow; beyond, only executors touch its rows."""
+"""Up to this many rows the change of a query travels through the driver as Arrow; beyond, only executors touch them."""
 
 SMALL_BYTES = 16 << 20
 """… or fewer, if the table's rows are so large that as many would exceed this (as stored, compressed)."""
@@ -34,9 +34,12 @@ class InsertFrame:
     """Whether the rows will be asked for, also those that were there already."""
 
 
+OLD_ROW, NEW_ROW = "_hr_old", "_hr_new"
+
+
 @dataclass(frozen=True, kw_only=True)
 class UpdateFrame:
-    """UPDATE and DELETE: a frame with the struct column ``old`` and, for an update, ``new``."""
+    """UPDATE and DELETE: a frame with the struct column OLD_ROW and, for an update, NEW_ROW."""
 
     build: Callable[[Any], DataFrame]
     deletes: bool

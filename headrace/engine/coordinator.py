@@ -5,9 +5,8 @@ writes them, applies the mutations that take effect at the barrier, and commits 
 told. A waiting client brings the barrier forward: while anybody waits, epochs follow each other without a pause, and
 all who wait share a commit.
 
-If an epoch fails nothing of it is visible. A fault of the data is pinned on one statement by running the epoch's
-statements one by one; anything else is retried, then reported to those who wait, and the engine goes on from the
-state before.
+If an epoch fails nothing of it is visible. What is worth retrying is retried; then the epoch's statements are run one
+by one, so that the one at fault fails alone and is told why. The engine goes on from the state before.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Names are bound inside the mutation, against the catalog that it will change, so
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -25,7 +26,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.scan import scan
-from headrace.types import SqlType
+from headrace.types import SqlType, quote_sql
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -127,6 +128,7 @@ class Definitions:
         self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int
     ) -> tuple[Relation, StreamKey]:
         """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
+        _check_options(statement)
         catalog = state.catalog
         bound = bind_query(statement.query, catalog)
         names = _column_names(statement.name, statement.column_names, bound.output)
@@ -176,11 +178,17 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             catalog = state.catalog
             relation = catalog.get(statement.name, statement.kind)
-            catalog = catalog.update(relation.replace(name=statement.new_name))
+            renamed = relation.replace(
+                name=statement.new_name,
+                definition=_renamed(relation.definition, statement.name, statement.new_name),
+            )
+            catalog = catalog.update(renamed)
             for other in list(catalog):
                 if other.query is not None and relation.id in other.depends_on:
                     query = rename_relation(other.query, statement.name, statement.new_name)
-                    catalog = catalog.update(other.replace(query=query))
+                    # The statement as written would no longer work: show one that does.
+                    definition = f"CREATE {other.kind.upper()} {quote_sql(other.name)} AS {query}"
+                    catalog = catalog.update(other.replace(query=query, definition=definition))
             return dataclasses.replace(state, catalog=catalog), None
 
         return apply
@@ -226,9 +234,25 @@ def describe_expression(engine: Engine, text: str, over: Any, relation: Relation
     expression_sql(text, over, relation, column)
 
 
+def _renamed(definition: str, old: str, new: str) -> str:
+    """A CREATE statement with another name in it: the first mention of the old one."""
+    pattern = rf'"{re.escape(old.replace(chr(34), chr(34) * 2))}"|\b{re.escape(old)}\b'
+    return re.sub(pattern, lambda _: quote_sql(new), definition, count=1, flags=re.IGNORECASE)
+
+
+def _check_options(statement: Any) -> None:
+    for name, _ in statement.options:
+        raise InvalidParameterValue(f'option "{name}" is not known', hint="leave it out of WITH (…)")
+
+
 def _table(
     state: Manifest, statement: Any, columns: list[Column], pk: tuple[str, ...], epoch: int, on_conflict: str
 ) -> Relation:
+    _check_options(statement)
+    if on_conflict != "overwrite" and not pk:
+        raise InvalidDefinition("ON CONFLICT needs a primary key")
+    if statement.append_only and pk:
+        on_conflict = "ignore"  # a row that is there stays as it is
     if pk:
         columns = [dataclasses.replace(column, nullable=False) if column.name in pk else column for column in columns]
     else:

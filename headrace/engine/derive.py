@@ -15,6 +15,7 @@ from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
 from headrace.state.layout import Layout
 from headrace.state.runs import RunFile
+from headrace.state.scan import read_files
 from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
 
 
@@ -77,7 +78,7 @@ class Deriver:
         if not views or not delta.files:
             return None
         paths = [f"{self._root}/{file.path}" for file in delta.files]
-        frame = self._spark.read.schema(layout.spark_schema).parquet(*paths)
+        frame = read_files(self._spark, paths, layout.spark_schema)
         return _Source(frame=frame, relation=delta.relation, views=views, write_relation=False, small=False)
 
     def _run(self, catalog: Catalog, sources: Sequence[_Source], epoch: int, written: dict[int, list[RunFile]]) -> None:

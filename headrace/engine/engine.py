@@ -26,17 +26,18 @@ from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest, Writer
 from headrace.state.runs import WEIGHT
+from headrace.state.scan import read_files
 from headrace.state.storage import Storage
 from headrace.state.store import ManifestStore
 
 
 class Engine:
     def __init__(
-        self, spark: SparkSession, storage: Storage, *, takeover: bool = False, parameters: dict[str, str] | None = None
+        self, spark: SparkSession, storage: Storage, *, lock: WarehouseLock, parameters: dict[str, str] | None = None
     ):
         self.spark = own_session(spark)
         self.storage = storage
-        self._lock = WarehouseLock(storage, takeover=takeover)
+        self._lock = lock
         try:
             self.store = ManifestStore(storage)
             manifest = self._open(parameters or {})
@@ -119,7 +120,7 @@ class Engine:
         if outcome.rows is not None:
             return self.spark.createDataFrame(outcome.rows.select(layout.names), schema=layout.row_ddl)
         paths = [self.storage.uri(file.path) for file in outcome.files]
-        frame = self.spark.read.schema(layout.spark_schema).parquet(*paths)
+        frame = read_files(self.spark, paths, layout.spark_schema)
         deleted = not any(file.rows > file.retractions for file in outcome.files)
         return frame.where(f"{WEIGHT} = {-1 if deleted else 1}")
 

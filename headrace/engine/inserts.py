@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from headrace.catalog import ROW_ID, TABLE, Column, Relation
-from headrace.engine.changes import InsertFrame, InsertRows, UpdateFrame
+from headrace.engine.changes import NEW_ROW, OLD_ROW, InsertFrame, InsertRows, UpdateFrame
 from headrace.engine.plans import query_frame
 from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors
@@ -20,6 +20,7 @@ from headrace.errors import (
     InvalidDefinition,
     NotNullViolation,
     SqlSyntaxError,
+    TypeMismatch,
     WrongObjectKind,
 )
 from headrace.sql import statements as ast
@@ -174,6 +175,51 @@ def _null_message(relation: Relation, column: Column) -> str:
     return f'null value in column "{column.name}" of relation "{relation.name}" violates not-null constraint'
 
 
+def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRows:
+    """Rows that a program brings: columns by name, defaults for those that are missing."""
+    columns = stored_columns(relation)
+    provided = {column.name: column for column in target_columns(relation, rows.column_names)}
+    names = [column.name for column in columns]
+    table = pa.Table.from_arrays(
+        [
+            _converted(rows[name], provided[name])
+            if name in provided
+            else pa.nulls(rows.num_rows, relation.column(name).type.arrow)
+            for name in names
+        ],
+        names=names,
+    )
+    computed = [column for column in columns if column.generated is not None]
+    computed += [column for column in columns if column.default is not None and column.name not in provided]
+    if computed and rows.num_rows:
+        with spark_errors("INSERT"):
+            table = _with_computed(engine, relation, columns, table, provided)
+    check_not_null(relation, table)
+    return InsertRows(rows=table)
+
+
+def _converted(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+    try:
+        return values.cast(column.type.arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TypeMismatch(f'column "{column.name}" is of type {column.type}: {error}') from error
+
+
+def _with_computed(
+    engine: Engine, relation: Relation, columns: list[Column], table: pa.Table, provided: dict[str, Column]
+) -> pa.Table:
+    schema = ", ".join(f"{quote_spark(column.name)} {column.type.spark}" for column in columns)
+    given = [
+        f"{expression_sql(column.default, (), relation, column)} AS {quote_spark(column.name)}"
+        if column.default is not None and column.name not in provided
+        else quote_spark(column.name)
+        for column in columns
+        if column.generated is None
+    ]
+    frame = engine.spark.createDataFrame(table, schema=schema).selectExpr(*given)
+    return frame.selectExpr(*_with_generated(relation, columns)).toArrow().cast(table.schema)
+
+
 # --- INSERT … SELECT --------------------------------------------------------------------------------------------
 
 
@@ -229,7 +275,7 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
 
     def build(state: Manifest) -> DataFrame:
         rows = _affected(engine, state, relation, statement.where, statement.alias)
-        old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS old"
+        old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS {OLD_ROW}"
         changed = rows.selectExpr(old, *fields)
         if generated:
             columns = [
@@ -238,9 +284,9 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
                 else quote_spark(column.name)
                 for column in relation.columns
             ]
-            changed = changed.selectExpr("old", *columns)
+            changed = changed.selectExpr(OLD_ROW, *columns)
         new = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
-        return changed.selectExpr("old", f"struct({new}) AS new")
+        return changed.selectExpr(OLD_ROW, f"struct({new}) AS {NEW_ROW}")
 
     with spark_errors("UPDATE"):
         build(engine.committed)
@@ -264,7 +310,7 @@ def delete(engine: Engine, relation: Relation, statement: ast.Delete) -> UpdateF
     def build(state: Manifest) -> DataFrame:
         rows = _affected(engine, state, relation, statement.where, statement.alias)
         names = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
-        return rows.selectExpr(f"struct({names}) AS old")
+        return rows.selectExpr(f"struct({names}) AS {OLD_ROW}")
 
     with spark_errors("DELETE"):
         build(engine.committed)

@@ -14,7 +14,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.spark import spark_errors
+from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.state.compaction import Choice, choose, whole
@@ -59,6 +59,7 @@ class Maintenance:
             self._thread.join()
 
     def _loop(self) -> None:
+        use_pool(self._engine.spark, "maintenance")
         while True:
             self._wake.wait(VACUUM_SECONDS)
             self._wake.clear()
@@ -171,7 +172,12 @@ def _replacing(relation_id: int, inputs: tuple[str, ...], merged: Run) -> Any:
 
 def _forgetting(horizon: int) -> Any:
     def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-        kept = [moment for moment in state.history if moment[2] >= horizon] or state.history[-1:]
-        return state.forget_before(kept[0][0]), None
+        # A version counts as old from the moment that the next one took its place.
+        oldest = state.history[-1][0]
+        for (version, _, _), (_, _, replaced_at) in zip(state.history, state.history[1:], strict=False):
+            if replaced_at >= horizon:
+                oldest = version
+                break
+        return state.forget_before(oldest), None
 
     return apply

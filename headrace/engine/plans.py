@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 def query_frame(engine: Engine, state: Manifest, bound: BoundQuery) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text."""
-    frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
-    with spark_errors("the query"), engine.frames.named(frames) as names:
-        frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
+    with spark_errors("the query"):
+        frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
+        with engine.frames.named(frames) as names:
+            frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine.java import require_java
 from headrace.errors import (
+    CorruptWarehouse,
     DataError,
     DuplicateColumn,
     EnvironmentProblem,
@@ -35,6 +36,7 @@ from headrace.errors import (
     Unsupported,
 )
 from headrace.sql.session import SPARK_SETTINGS
+from headrace.state.files import RESTORE
 
 SESSION_SETTINGS = SPARK_SETTINGS | {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -80,7 +82,8 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
         except Exception as error:
             java_output.seek(0)
             said = java_output.read().decode(errors="replace").strip().splitlines()
-            reason = next((line for line in said if "rror" in line), _first_line(error))
+            causes = [line for line in said if re.search(r"(?:Exception|Error|error)\b.*: ", line)]
+            reason = re.sub(r"^.*?(?:Exception|Error): ", "", causes[0]) if causes else _first_line(error)
             raise EnvironmentProblem(
                 f"Spark did not start: {reason}", hint="check Java, memory and --master"
             ) from error
@@ -110,6 +113,11 @@ def own_session(spark: SparkSession) -> SparkSession:
     parallelism = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, parallelism)))
     return session
+
+
+def use_pool(spark: SparkSession, name: str) -> None:
+    """Puts this thread's jobs into a pool, so that epochs, queries and merges share the executors fairly."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
 
 def ship_package(spark: SparkSession) -> None:
@@ -149,6 +157,7 @@ _DATA_MESSAGES = {
     "ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
     "BINARY_ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
     "INTERVAL_ARITHMETIC_OVERFLOW": ("interval out of range", "22008"),
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": ("more than one row returned by a subquery used as an expression", "21000"),
 }
 
 
@@ -170,9 +179,13 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return DuplicateColumn(message)
     if top == "USER_RAISED_EXCEPTION":  # what our own SQL checks with raise_error()
         return NotNullViolation(message) if message.startswith("null value in column") else DataError(message)
+    if top == "CAST_INVALID_INPUT" and (bad_input := _invalid_input(message)) is not None:
+        return bad_input
     if top in _DATA_MESSAGES:
         text, code = _DATA_MESSAGES[top]
         return DataError(text, sqlstate=code)
+    if top == "PATH_NOT_FOUND":
+        return CorruptWarehouse(message.replace("Path does not exist:", "a data file is missing:"), hint=RESTORE)
     if state is not None and (state.startswith("22") or state.startswith("21")):
         return DataError(message, sqlstate=state)
     if state is not None and state.startswith("42"):
@@ -180,13 +193,27 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
     return EpochFailed(f"{doing} failed: {message}")
 
 
+_TYPE_NAMES = {
+    "BOOLEAN": "boolean", "SMALLINT": "smallint", "INT": "integer", "BIGINT": "bigint", "FLOAT": "real",
+    "DOUBLE": "double precision", "DATE": "date", "TIMESTAMP": "timestamp with time zone", "TIMESTAMP_NTZ": "timestamp",
+}  # fmt: skip
+
+
+def _invalid_input(message: str) -> DataError | None:
+    match = re.search(r"The value '(.*)' of the type \"STRING\" cannot be cast to \"([^\"]+)\"", message, re.DOTALL)
+    if match is None:
+        return None
+    kind = _TYPE_NAMES.get(match[2], "numeric" if match[2].startswith("DECIMAL") else match[2].lower())
+    code = "22007" if kind == "date" or kind.startswith("timestamp") else "22P02"
+    return DataError(f'invalid input syntax for type {kind}: "{match[1]}"', sqlstate=code)
+
+
 def _spark_condition(error: Exception) -> tuple[str | None, str | None, str]:
     """Spark's error condition, SQLSTATE and message without the decoration."""
-    if not isinstance(error, PySparkException):
-        return None, None, ""
     text = str(error)
-    condition = error.getCondition()
-    state = error.getSqlState()
+    known = isinstance(error, PySparkException)
+    condition = error.getCondition() if known else None
+    state = error.getSqlState() if known else None
     if condition is None and (match := re.search(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)*)\] ", text)):
         condition = match[1]
     if state is None and (match := re.search(r"SQLSTATE: ([0-9A-Z]{5})", text)):
@@ -211,6 +238,8 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
         return EnvironmentProblem(
             "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
         )
+    if match := re.search(r"headrace\.errors\.CorruptWarehouse: ([^\n]*)", text):
+        return CorruptWarehouse(match[1], hint=RESTORE)
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
         return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
     return None
@@ -218,5 +247,5 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Exception|Error): .+)$", text, flags=re.MULTILINE)
+    causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Exception|Error|Invalid): .+)$", text, flags=re.MULTILINE)
     return (causes[-1] if causes else text.splitlines()[0])[:500]

@@ -13,11 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
 from headrace.engine.bulk import BulkWriter
-from headrace.engine.changes import SMALL_BYTES, SMALL_ROWS, InsertFrame, InsertRows, Outcome, UpdateFrame
+from headrace.engine.changes import (
+    NEW_ROW,
+    OLD_ROW,
+    SMALL_BYTES,
+    SMALL_ROWS,
+    InsertFrame,
+    InsertRows,
+    Outcome,
+    UpdateFrame,
+)
 from headrace.engine.coordinator import Write
 from headrace.engine.derive import Deriver, TableDelta
 from headrace.engine.small import KeyedChanges, keys_of, with_vnode
-from headrace.engine.spark import spark_errors
+from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
@@ -43,6 +52,7 @@ class WriteEvaluator:
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace-tables")
 
     def __call__(self, state: Manifest, writes: Sequence[Write], epoch: int) -> tuple[Manifest, list[Outcome]]:
+        use_pool(self._spark, "epochs")
         by_table: dict[int, list[int]] = {}
         for position, write in enumerate(writes):
             by_table.setdefault(write.table_id, []).append(position)
@@ -182,8 +192,8 @@ class _Table:
                 self._layout, frame, epoch=self._epoch, deletes=change.deletes, keep_unchanged=change.returning
             )
             return self._written(files, count)
-        old = self._unpacked(rows, "old")
-        new = old if change.deletes else self._unpacked(rows, "new")
+        old = self._unpacked(rows, OLD_ROW)
+        new = old if change.deletes else self._unpacked(rows, NEW_ROW)
         if change.moves_key:
             changed = self._keyed([old, new], fresh=False)
         else:

@@ -64,6 +64,8 @@ class Session:
 
     @run.register
     def _explain(self, statement: ast.Explain) -> Result:
+        if statement.analyze:
+            raise Unsupported("EXPLAIN ANALYZE is not supported yet", hint="EXPLAIN shows the plan")
         inner, state = statement.statement, self._engine.committed
         if isinstance(inner, ast.CreateMaterializedView):
             with spark_errors("EXPLAIN"):

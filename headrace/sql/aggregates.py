@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import Unsupported
 from headrace.sql.casts import cast
-from headrace.sql.functions import no_function
+from headrace.sql.signatures import no_function
 from headrace.sql.typed import (
     BIGINT,
     BOOLEAN,

@@ -14,12 +14,13 @@ text that binds to itself, which is how a view's query is stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from headrace.catalog import INDEX, SOURCE, VIEW, Catalog, Column, Relation
 from headrace.errors import (
+    AmbiguousColumn,
     DuplicateRelation,
     HeadraceError,
     SqlSyntaxError,
@@ -29,17 +30,14 @@ from headrace.errors import (
     WrongObjectKind,
 )
 from headrace.sql.dialect import parse_query, print_sql
-from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
+from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.grouping import check_grouping
 from headrace.sql.labels import label
 from headrace.sql.names import SCHEMA, relation_name
+from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full
 from headrace.sql.translate import Translator
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType
-
-
-class AmbiguousColumn(UndefinedColumn):
-    sqlstate = "42702"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class BoundQuery:
 def bind_query(query: exp.Expression, catalog: Catalog, *, inline_views: bool = True) -> BoundQuery:
     """``inline_views=False`` leaves plain views by name: for the definition of a view on a view."""
     binder = _Binder(catalog, inline_views=inline_views)
-    bound, columns = binder.query(query.copy(), _Scope())
+    bound, columns = binder.query(query.copy(), Scope())
     translator = Translator({})
     translator.query(bound)  # everything in it is known, and the types fit
     return BoundQuery(
@@ -92,9 +90,9 @@ def bind_expression(
     queries = copy.find(exp.Query) is not None
     if queries and catalog is None:
         raise unsupported("a subquery here", copy.find(exp.Query))
-    scope = _Scope()
+    scope = Scope()
     if relation_name is not None:
-        scope.add(_Source(alias or relation_name, [_Output(c.name, c.type, c.hidden) for c in columns]), None)
+        scope.add(Source(alias or relation_name, [Output(c.name, c.type, c.hidden) for c in columns]), None)
     bound = _Binder(catalog or Catalog()).expression(copy, scope)
     if not queries:
         for column in bound.find_all(exp.Column):
@@ -126,58 +124,6 @@ def rename_relation(query_text: str, old: str, new: str) -> str:
     return print_sql(tree)
 
 
-# --- scopes -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Output:
-    name: str
-    type: SqlType
-    hidden: bool = False
-
-
-@dataclass
-class _Source:
-    """Something in FROM."""
-
-    alias: str
-    columns: list[_Output]
-
-    def find(self, name: str) -> _Output | None:
-        return next((column for column in self.columns if column.name == name), None)
-
-
-@dataclass
-class _Scope:
-    """What names mean at one level of a query."""
-
-    parent: _Scope | None = None
-    ctes: dict[str, list[_Output]] = field(default_factory=dict)
-    sources: list[_Source] = field(default_factory=list)
-    merged: dict[str, exp.Expression] = field(default_factory=dict)
-    """Columns that USING or NATURAL made one of several."""
-    absorbed: set[tuple[str, str]] = field(default_factory=set)
-    """(alias, column) pairs that a merged column stands for in ``*``."""
-
-    def add(self, source: _Source, node: exp.Expression | None) -> None:
-        if any(other.alias == source.alias for other in self.sources):
-            raise DuplicateRelation(f'table name "{source.alias}" specified more than once', position=position_of(node))
-        self.sources.append(source)
-
-    def cte(self, name: str) -> list[_Output] | None:
-        if name in self.ctes:
-            return self.ctes[name]
-        return self.parent.cte(name) if self.parent is not None else None
-
-
-def _reference(alias: str, column: _Output, start: int | None = None) -> exp.Column:
-    node = exp.Column(this=exp.to_identifier(column.name, quoted=True), table=exp.to_identifier(alias, quoted=True))
-    node.meta[COLUMN_TYPE] = column.type
-    if start is not None:
-        node.meta["start"] = start
-    return node
-
-
 # --- the binder -------------------------------------------------------------------------------------------------
 
 
@@ -193,8 +139,8 @@ class _Binder:
 
     # --- queries --------------------------------------------------------------------------------------------------
 
-    def query(self, node: exp.Expression, outer: _Scope) -> tuple[exp.Expression, list[_Output]]:
-        scope = _Scope(parent=outer)
+    def query(self, node: exp.Expression, outer: Scope) -> tuple[exp.Expression, list[Output]]:
+        scope = Scope(parent=outer)
         self._ctes(node, scope)
         if isinstance(node, exp.Select):
             return node, self._select(node, scope)
@@ -212,7 +158,7 @@ class _Binder:
             return node, self._values(node, scope)
         raise unsupported(type(node).__name__, node)
 
-    def _ctes(self, node: exp.Expression, scope: _Scope) -> None:
+    def _ctes(self, node: exp.Expression, scope: Scope) -> None:
         clause = node.args.get("with_")
         if clause is None:
             return
@@ -225,50 +171,32 @@ class _Binder:
             bound, columns = self.query(cte.this, scope)
             cte.set("this", bound)
             cte.set("materialized", None)
-            scope.ctes[name] = self._renamed(cte, columns)
+            scope.ctes[name] = renamed(cte, columns)
 
-    def _renamed(self, node: exp.Expression, columns: list[_Output]) -> list[_Output]:
-        """The columns under the names of an alias like ``AS x(a, b)``, which may name only the first few."""
-        alias = node.args.get("alias")
-        given = [column.name for column in alias.args.get("columns") or []]
-        if len(given) > len(columns):
-            raise SqlSyntaxError(
-                f'table "{alias.name}" has {len(columns)} columns available but {len(given)} columns specified',
-                position=position_of(alias),
-            )
-        if given:
-            given += [column.name for column in columns[len(given) :]]
-            alias.set("columns", [exp.to_identifier(name, quoted=True) for name in given])
-        return (
-            [_Output(name, column.type, column.hidden) for name, column in zip(given, columns, strict=True)]
-            if given
-            else columns
-        )
-
-    def _values(self, node: exp.Values, scope: _Scope) -> list[_Output]:
+    def _values(self, node: exp.Values, scope: Scope) -> list[Output]:
         for row in node.expressions:
             for each in row.expressions:
                 if isinstance(each, exp.Var):
                     raise SqlSyntaxError("DEFAULT is not allowed in this context")
             row.set("expressions", [self.expression(each, scope) for each in row.expressions])
         kinds = Translator({}).types(node)
-        columns = [_Output(f"column{number}", kind or TEXT) for number, kind in enumerate(kinds, 1)]
+        columns = [Output(f"column{number}", kind or TEXT) for number, kind in enumerate(kinds, 1)]
         self._order_by_output(node, columns)
         self._limits(node)
         return columns
 
-    def _set_operation(self, node: exp.SetOperation, scope: _Scope) -> list[_Output]:
+    def _set_operation(self, node: exp.SetOperation, scope: Scope) -> list[Output]:
         left, columns = self.query(node.this, scope)
         right, _ = self.query(node.expression, scope)
         node.set("this", _wrapped(left))
         node.set("expression", _wrapped(right))
         kinds = Translator({}).types(node)
-        columns = [_Output(column.name, kind or TEXT) for column, kind in zip(columns, kinds, strict=True)]
+        columns = [Output(column.name, kind or TEXT) for column, kind in zip(columns, kinds, strict=True)]
         self._order_by_output(node, columns)
         self._limits(node)
         return columns
 
-    def _select(self, node: exp.Select, scope: _Scope) -> list[_Output]:
+    def _select(self, node: exp.Select, scope: Scope) -> list[Output]:
         self._sources(node, scope)
         if not node.expressions:
             raise unsupported("SELECT without columns", node)
@@ -286,36 +214,19 @@ class _Binder:
         self._limits(node)
         check_grouping(node)
         kinds = Translator({}).types(node)
-        return [_Output(item.alias, kind or TEXT) for item, kind in zip(items, kinds, strict=True)]
+        return [Output(item.alias, kind or TEXT) for item, kind in zip(items, kinds, strict=True)]
 
-    def _projections(self, items: list[exp.Expression], scope: _Scope) -> list[exp.Expression]:
+    def _projections(self, items: list[exp.Expression], scope: Scope) -> list[exp.Expression]:
         projections: list[exp.Expression] = []
         for item in items:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                projections += [exp.alias_(column, name, quoted=True) for name, column in self._star(item, scope)]
+                projections += [exp.alias_(column, name, quoted=True) for name, column in scope.star(item)]
                 continue
             if isinstance(item, exp.Aliases):
                 raise unsupported("an alias with several names", item)
             name = label(item)
             projections.append(exp.alias_(self.expression(item.unalias(), scope), name, quoted=True, copy=False))
         return projections
-
-    def _star(self, item: exp.Expression, scope: _Scope) -> list[tuple[str, exp.Expression]]:
-        if isinstance(item, exp.Column):
-            if item.args.get("db") is not None:
-                relation_name([item.text("db"), item.table], position_of(item))
-            source = next((each for each in scope.sources if each.alias == item.table), None)
-            if source is None:
-                raise _missing_source(item.table, item)
-            return [(column.name, _reference(source.alias, column)) for column in source.columns if not column.hidden]
-        if not scope.sources:
-            raise SqlSyntaxError("SELECT * with no tables specified is not valid", position=position_of(item))
-        columns = [(name, node.copy()) for name, node in scope.merged.items()]
-        for source in scope.sources:
-            for column in source.columns:
-                if not column.hidden and (source.alias, column.name) not in scope.absorbed:
-                    columns.append((column.name, _reference(source.alias, column)))
-        return columns
 
     # --- clauses --------------------------------------------------------------------------------------------------
 
@@ -335,7 +246,7 @@ class _Binder:
                     window.set(key, [each.copy() for each in value] if isinstance(value, list) else value.copy())
             window.set("alias", None)
 
-    def _group_by(self, node: exp.Select, scope: _Scope) -> None:
+    def _group_by(self, node: exp.Select, scope: Scope) -> None:
         group = node.args.get("group")
         if group is None:
             return
@@ -348,7 +259,7 @@ class _Binder:
             ]
             owner.set("expressions", items)
 
-    def _group_item(self, item: exp.Expression, node: exp.Select, scope: _Scope) -> exp.Expression:
+    def _group_item(self, item: exp.Expression, node: exp.Select, scope: Scope) -> exp.Expression:
         """A column of the input, else the name or the number of an output."""
         number = _ordinal(item)
         if number is not None:
@@ -365,7 +276,7 @@ class _Binder:
                 return _meaning(node, numbers[0], "GROUP BY", item)
         return self.expression(item, scope)
 
-    def _order_by(self, node: exp.Select, scope: _Scope) -> None:
+    def _order_by(self, node: exp.Select, scope: Scope) -> None:
         """The name or the number of an output, else an expression of the input."""
         order, distinct = node.args.get("order"), node.args.get("distinct")
         names = [each.alias for each in node.expressions]
@@ -375,7 +286,7 @@ class _Binder:
         if on is not None:
             on.set("expressions", [self._order_item(each, names, scope) for each in on.expressions])
 
-    def _order_item(self, item: exp.Expression, names: list[str], scope: _Scope | None) -> exp.Expression:
+    def _order_item(self, item: exp.Expression, names: list[str], scope: Scope | None) -> exp.Expression:
         number = _ordinal(item)
         if number is None and isinstance(item, exp.Column) and not item.table and item.name in names:
             if names.count(item.name) > 1:
@@ -396,7 +307,7 @@ class _Binder:
             raise SqlSyntaxError("non-integer constant in ORDER BY", position=position_of(item))
         return self.expression(item, scope)
 
-    def _order_by_output(self, node: exp.Expression, columns: list[_Output]) -> None:
+    def _order_by_output(self, node: exp.Expression, columns: list[Output]) -> None:
         order = node.args.get("order")
         names = [column.name for column in columns]
         for each in order.expressions if order is not None else []:
@@ -412,18 +323,18 @@ class _Binder:
                     raise SqlSyntaxError(
                         f"argument of {key.upper()} must not contain variables", position=position_of(value)
                     )
-                clause.set(inner, self.expression(value, _Scope()))
+                clause.set(inner, self.expression(value, Scope()))
 
     # --- FROM -----------------------------------------------------------------------------------------------------
 
-    def _sources(self, node: exp.Select, scope: _Scope) -> None:
+    def _sources(self, node: exp.Select, scope: Scope) -> None:
         clause = node.args.get("from_")
         if clause is not None:
             clause.set("this", self._source(clause.this, scope))
         for join in node.args.get("joins") or []:
             self._join(join, scope)
 
-    def _join(self, join: exp.Join, scope: _Scope) -> None:
+    def _join(self, join: exp.Join, scope: Scope) -> None:
         before = list(scope.sources)
         join.set("this", self._source(join.this, scope))
         after = [source for source in scope.sources if source not in before]
@@ -439,37 +350,11 @@ class _Binder:
             raise unsupported(f"{join.method} JOIN", join)
         if using:
             join.set("using", None)
-            join.set("on", self._using([each.name for each in using], join, before, after, scope))
+            join.set("on", scope.merge([each.name for each in using], join.side.upper(), before, after))
         elif join.args.get("on") is not None:
             join.set("on", self.expression(join.args["on"], scope))
 
-    def _using(
-        self, names: list[str], join: exp.Join, before: list[_Source], after: list[_Source], scope: _Scope
-    ) -> exp.Expression:
-        condition: exp.Expression | None = None
-        for name in names:
-            left = scope.merged.get(name) or self._only_column(name, before, "left")
-            right = self._only_column(name, after, "right")
-            equal = exp.EQ(this=left.copy(), expression=right.copy())
-            condition = equal if condition is None else exp.And(this=condition, expression=equal)
-            side = join.side.upper()
-            if side == "FULL":
-                merged: exp.Expression = exp.Anonymous(this="coalesce", expressions=[left.copy(), right.copy()])
-            else:
-                merged = right.copy() if side == "RIGHT" else left.copy()
-            scope.merged[name] = merged
-            scope.absorbed |= {(c.table, c.name) for c in [*left.find_all(exp.Column), *right.find_all(exp.Column)]}
-        return condition
-
-    def _only_column(self, name: str, sources: list[_Source], side: str) -> exp.Column:
-        found = [(source, source.find(name)) for source in sources if source.find(name) is not None]
-        if not found:
-            raise UndefinedColumn(f'column "{name}" specified in USING clause does not exist in {side} table')
-        if len(found) > 1:
-            raise AmbiguousColumn(f'common column name "{name}" appears more than once in {side} table')
-        return _reference(found[0][0].alias, found[0][1])
-
-    def _source(self, node: exp.Expression, scope: _Scope) -> exp.Expression:
+    def _source(self, node: exp.Expression, scope: Scope) -> exp.Expression:
         if isinstance(node, exp.Unnest):
             node = _unnest_call(node)
         if isinstance(node, exp.Lateral):
@@ -477,9 +362,9 @@ class _Binder:
         if isinstance(node, exp.Subquery):
             return self._subquery(node, scope)
         if isinstance(node, exp.Values):
-            columns = self._values(node, _Scope(parent=scope.parent, ctes=scope.ctes))
+            columns = self._values(node, Scope(parent=scope.parent, ctes=scope.ctes))
             alias = _require_alias(node, "VALUES in FROM")
-            scope.add(_Source(alias, self._renamed_or(node, columns)), node)
+            scope.add(Source(alias, renamed_in_full(node, columns)), node)
             return node
         if not isinstance(node, exp.Table):
             raise unsupported(f"{type(node).__name__} in FROM", node)
@@ -490,14 +375,7 @@ class _Binder:
         self._as_of(node)
         return self._table(node, scope)
 
-    def _renamed_or(self, node: exp.Expression, columns: list[_Output]) -> list[_Output]:
-        """Also where the translation has to name all columns because the source has no names of its own."""
-        alias = node.args["alias"]
-        renamed = self._renamed(node, columns)
-        alias.set("columns", [exp.to_identifier(column.name, quoted=True) for column in renamed])
-        return renamed
-
-    def _lateral(self, node: exp.Lateral, scope: _Scope) -> exp.Expression:
+    def _lateral(self, node: exp.Lateral, scope: Scope) -> exp.Expression:
         if isinstance(node.this, exp.Anonymous):
             table = exp.Table(this=node.this, alias=node.args.get("alias"), ordinality=node.args.get("ordinality"))
             return self._function(table, scope)
@@ -510,10 +388,10 @@ class _Binder:
         alias = _require_alias(node, "subquery in FROM")
         inner, columns = self.query(node.this.this, scope)
         node.set("this", inner)
-        scope.add(_Source(alias, self._renamed(node, columns)), node)
+        scope.add(Source(alias, renamed(node, columns)), node)
         return exp.Lateral(this=exp.Subquery(this=inner), alias=node.args["alias"])
 
-    def _subquery(self, node: exp.Subquery, scope: _Scope) -> exp.Expression:
+    def _subquery(self, node: exp.Subquery, scope: Scope) -> exp.Expression:
         if isinstance(node.this, (exp.Table, exp.Subquery)) and not _is_query(node.this):
             # (a JOIN b ON …): its sources are sources of this level
             if node.args.get("alias") is not None:
@@ -522,15 +400,15 @@ class _Binder:
             return node
         alias = _require_alias(node, "subquery in FROM")
         # a subquery sees the CTEs but not the tables beside it
-        inner, columns = self.query(node.this, _Scope(parent=scope.parent, ctes=scope.ctes))
+        inner, columns = self.query(node.this, Scope(parent=scope.parent, ctes=scope.ctes))
         bound = exp.Subquery(this=inner, alias=node.args["alias"])
         for key in ("pivots", "sample"):
             if node.args.get(key):
                 raise unsupported(key.upper(), node)
-        scope.add(_Source(alias, self._renamed(bound, columns)), node)
+        scope.add(Source(alias, renamed(bound, columns)), node)
         return bound
 
-    def _nested_joins(self, node: exp.Expression, scope: _Scope) -> exp.Expression:
+    def _nested_joins(self, node: exp.Expression, scope: Scope) -> exp.Expression:
         joins = node.args.get("joins") or []
         node.set("joins", None)
         bound = self._source(node, scope)
@@ -539,7 +417,7 @@ class _Binder:
             self._join(join, scope)
         return bound
 
-    def _function(self, node: exp.Table, scope: _Scope) -> exp.Expression:
+    def _function(self, node: exp.Table, scope: Scope) -> exp.Expression:
         function = self.expression(node.this, scope)
         element = Translator({}).elements(function).type
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(function.this, quoted=True))
@@ -548,10 +426,10 @@ class _Binder:
             alias.set("this", exp.to_identifier(function.this, quoted=True))
         node.set("this", function)
         # the alias of a function that returns one column names that column, too
-        columns = [_Output(alias.name, element)]
+        columns = [Output(alias.name, element)]
         if node.args.get("ordinality"):
-            columns.append(_Output("ordinality", SqlType("bigint")))
-        scope.add(_Source(alias.name, self._renamed_or(node, columns)), node)
+            columns.append(Output("ordinality", SqlType("bigint")))
+        scope.add(Source(alias.name, renamed_in_full(node, columns)), node)
         return node
 
     def _as_of(self, node: exp.Table) -> None:
@@ -572,7 +450,7 @@ class _Binder:
             )
         self.as_of = moment
 
-    def _table(self, node: exp.Table, scope: _Scope) -> exp.Expression:
+    def _table(self, node: exp.Table, scope: Scope) -> exp.Expression:
         position = position_of(node)
         parts = [part.name for part in node.parts]
         name = relation_name(parts, position)
@@ -580,7 +458,7 @@ class _Binder:
         if node.args.get("alias") is None:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
         if len(parts) == 1 and (columns := scope.cte(name)) is not None:
-            scope.add(_Source(alias, self._renamed(node, columns)), node)
+            scope.add(Source(alias, renamed(node, columns)), node)
             return node
         relation = self.catalog.find(name)
         if relation is None:
@@ -599,7 +477,7 @@ class _Binder:
         if relation.kind == VIEW:
             return self._view(node, relation, alias, scope)
         self.relations.setdefault(relation.id)
-        columns = [_Output(column.name, column.type, column.hidden) for column in relation.columns]
+        columns = [Output(column.name, column.type, column.hidden) for column in relation.columns]
         bound = exp.Table(
             this=exp.to_identifier(name, quoted=True),
             db=exp.to_identifier(SCHEMA, quoted=True),
@@ -608,42 +486,42 @@ class _Binder:
         for key, value in node.args.items():
             if key not in ("this", "db", "catalog", "alias", "joins") and value:
                 raise unsupported({"sample": "TABLESAMPLE", "only": "ONLY"}.get(key, key.upper()), node)
-        scope.add(_Source(alias, self._renamed(bound, columns)), node)
+        scope.add(Source(alias, renamed(bound, columns)), node)
         return bound
 
-    def _view(self, node: exp.Table, relation: Relation, alias: str, scope: _Scope) -> exp.Expression:
+    def _view(self, node: exp.Table, relation: Relation, alias: str, scope: Scope) -> exp.Expression:
         if relation.name in self._views:
             raise Unsupported(f'view "{relation.name}" is defined by itself')
         self._views.append(relation.name)
         try:
-            inner, columns = self.query(parse_query(relation.query or ""), _Scope())
+            inner, columns = self.query(parse_query(relation.query or ""), Scope())
         except HeadraceError as error:
             error.position = position_of(node)  # not the position in the view's text
             raise
         finally:
             self._views.pop()
         visible = relation.visible_columns
-        outputs = [_Output(c.name, column.type) for c, column in zip(visible, columns, strict=True)]
+        outputs = [Output(c.name, column.type) for c, column in zip(visible, columns, strict=True)]
         if not self.inline_views and not self._views:
             bound: exp.Expression = exp.Table(
                 this=exp.to_identifier(relation.name, quoted=True),
                 db=exp.to_identifier(SCHEMA, quoted=True),
                 alias=node.args["alias"],
             )
-            scope.add(_Source(alias, self._renamed(bound, outputs)), node)
+            scope.add(Source(alias, renamed(bound, outputs)), node)
             return bound
         bound = exp.Subquery(this=inner, alias=node.args["alias"])
         if not node.args["alias"].args.get("columns") and [c.name for c in columns] != [c.name for c in visible]:
             names = [exp.to_identifier(column.name, quoted=True) for column in visible]
             bound.args["alias"].set("columns", names)
-        scope.add(_Source(alias, self._renamed(bound, outputs)), node)
+        scope.add(Source(alias, renamed(bound, outputs)), node)
         return bound
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
-    def expression(self, node: exp.Expression, scope: _Scope) -> exp.Expression:
+    def expression(self, node: exp.Expression, scope: Scope) -> exp.Expression:
         if isinstance(node, exp.Column):
-            return self._column(node, scope)
+            return scope.column(node)
         if isinstance(node, exp.Subquery):
             node.set("this", self.query(node.this, scope)[0])
             return node
@@ -656,76 +534,6 @@ class _Binder:
             elif isinstance(value, list):
                 node.set(key, [self.expression(v, scope) if isinstance(v, exp.Expression) else v for v in value])
         return node
-
-    def _column(self, node: exp.Column, scope: _Scope) -> exp.Expression:
-        if isinstance(node.this, exp.Star):
-            raise unsupported(f"{node.table}.* here", node)
-        if not isinstance(node.this, exp.Identifier):
-            raise unsupported("this use of a dot", node)
-        if node.args.get("db") is not None:
-            relation_name([part.name for part in node.parts[:-1]], position_of(node))
-        start = node.this.meta_get("start")
-        level: _Scope | None = scope
-        while level is not None:
-            found = _find(level, node, start)
-            if found is not None:
-                return found
-            level = level.parent
-        if node.table:
-            raise self._no_such_source(node, scope)
-        hint = _candidates(scope)
-        raise UndefinedColumn(f'column "{node.name}" does not exist', hint=hint, position=position_of(node))
-
-    def _no_such_source(self, node: exp.Column, scope: _Scope) -> HeadraceError:
-        for source in scope.sources:
-            kind = (source.find(node.table) or _Output("", TEXT)).type
-            if kind.name == "struct":
-                error = _missing_source(node.table, node)
-                error.hint = f"for a field of a struct, write ({node.table}).{node.name}"
-                return error
-        return _missing_source(node.table, node)
-
-
-def _find(scope: _Scope, node: exp.Column, start: int | None) -> exp.Expression | None:
-    """The column at this level, None if it must be looked for further out."""
-    if node.table:
-        source = next((each for each in scope.sources if each.alias == node.table), None)
-        if source is None:
-            return None
-        column = source.find(node.name)
-        if column is None:
-            known = ", ".join(each.name for each in source.columns if not each.hidden)
-            raise UndefinedColumn(
-                f"column {node.table}.{node.name} does not exist",
-                hint=f"{node.table} has: {known}",
-                position=position_of(node),
-            )
-        return _reference(source.alias, column, start)
-    if node.name in scope.merged:
-        return scope.merged[node.name].copy()
-    found = [(source, column) for source in scope.sources for column in source.columns if column.name == node.name]
-    visible = [(source, column) for source, column in found if not column.hidden]
-    found = visible or found
-    if len(found) > 1:
-        names = ", ".join(f"{source.alias}.{node.name}" for source, _ in found)
-        raise AmbiguousColumn(
-            f'column reference "{node.name}" is ambiguous', hint=f"it could be: {names}", position=position_of(node)
-        )
-    return _reference(found[0][0].alias, found[0][1], start) if found else None
-
-
-def _candidates(scope: _Scope) -> str | None:
-    level: _Scope | None = scope
-    while level is not None and not level.sources:
-        level = level.parent
-    if level is None:
-        return None
-    names = [column.name for source in level.sources for column in source.columns if not column.hidden]
-    return f"there are: {', '.join(dict.fromkeys(names))}"
-
-
-def _missing_source(name: str, node: exp.Expression) -> UndefinedRelation:
-    return UndefinedRelation(f'missing FROM-clause entry for table "{name}"', position=position_of(node))
 
 
 def _is_query(node: exp.Expression) -> bool:

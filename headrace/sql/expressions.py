@@ -20,6 +20,7 @@ from headrace.sql.casts import cast
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.literals import number_literal, spark_string
+from headrace.sql.signatures import no_function
 from headrace.sql.typed import BOOLEAN, INTEGER, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
 
@@ -368,7 +369,7 @@ class Expressions:
         if node.this == "unnest" and len(node.expressions) == 1:
             args = [self.value(node.expressions[0])]
             if args[0].type is None or args[0].type.name != "array":
-                raise functions.no_function("unnest", args)
+                raise no_function("unnest", args)
             return Typed(args[0].sql, args[0].type.element)
         raise unsupported(f"function {node.this}() in FROM", node)
 

@@ -13,17 +13,9 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError
+from headrace.errors import GroupingError, WindowingError
 from headrace.sql.aggregates import is_aggregate, is_window_function
 from headrace.sql.expressions import position_of
-
-
-class GroupingError(HeadraceError):
-    sqlstate = "42803"
-
-
-class WindowingError(HeadraceError):
-    sqlstate = "42P20"
 
 
 def check_grouping(select: exp.Select) -> None:

@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlparse
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.errors import CorruptWarehouse
+
+RESTORE = "restore it from a backup; older epochs may be whole, see SET query_epoch"
 
 
 def local_path(uri: str) -> str | None:
@@ -58,6 +64,16 @@ def open_input(uri: str) -> Any:
         return pafs.LocalFileSystem().open_input_file(path)
     system, inner = _arrow_filesystem(uri)
     return system.open_input_file(inner)
+
+
+@contextmanager
+def open_parquet(uri: str) -> Iterator[pq.ParquetFile]:
+    """A file of a run. What is wrong with it is said with its name."""
+    try:
+        with open_input(uri) as source:
+            yield pq.ParquetFile(source)
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        raise CorruptWarehouse(f"the data file {uri} cannot be read: {error}", hint=RESTORE) from error
 
 
 def _arrow_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:

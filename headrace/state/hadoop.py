@@ -1,7 +1,7 @@
 """Storage through Hadoop's file systems: HDFS and whatever else Spark's classpath knows.
 
 Everything goes through the JVM that Spark has started (``jvm`` is py4j's view of it, ``hadoop_conf`` the session's
-configuration), so that credentials and mounts are those of the data files.
+configuration), with its credentials and mounts. Data files are opened by tasks, through :mod:`headrace.state.files`.
 
 ``write_new`` renames a complete temporary file with ``FileContext.rename``, which unlike ``FileSystem.rename`` refuses
 to replace a file. Whether of two renames only one can win is the file system's promise: HDFS gives it. For local

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from headrace.state.files import open_input
+from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, WEIGHT, GroupIndex, Run, RunFile
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.state.storage import Storage
 
 INDEX_CACHE_BYTES = 64 << 20
-"""Bounds the driver's memory for row-group bounds; about a million of them fit."""
+"""Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
 
 class IndexCache:
@@ -48,9 +47,10 @@ class IndexCache:
                 return self._held[file.path][0]
         data = self._storage.read(f"{file.path}.index")
         index = GroupIndex.from_bytes(data, f"{file.path}.index")
+        size = len(data) + 250 * len(index.groups)  # what Python adds to every bound
         with self._lock:
-            self._held[file.path] = (index, len(data))
-            self._bytes += len(data)
+            self._held[file.path] = (index, size)
+            self._bytes += size
             while self._bytes > INDEX_CACHE_BYTES and len(self._held) > 1:
                 _, (_, size) = self._held.popitem(last=False)
                 self._bytes -= size
@@ -113,8 +113,8 @@ class ReadProbes:
                     yield from rows.to_batches()
 
     def _read(self, path: str, groups: Sequence[int], keys: pa.Table) -> pa.Table:
-        with open_input(f"{self.root}/{path}") as source:
-            table = pq.ParquetFile(source).read_row_groups(list(groups), use_threads=False)
+        with open_parquet(f"{self.root}/{path}") as parquet:
+            table = parquet.read_row_groups(list(groups), use_threads=False)
         exactly = len(self.layout.key_names) > 1
         for name in self.layout.key_names:
             if self.layout.types[name].name in ("real", "double precision"):

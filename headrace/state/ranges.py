@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.state.files import open_input
+from headrace.state.files import open_input, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
 from headrace.state.resolve import NEW, OLD, TAG, resolve
@@ -121,8 +121,8 @@ class MergeRange:
     def _read_runs(self, first: int, last: int, run_groups: list[tuple[str, list[int]]]) -> pa.Table:
         tables = [self.layout.stored_schema.empty_table()]
         for path, groups in run_groups:
-            with open_input(f"{self.root}/{path}") as source:
-                table = pq.ParquetFile(source).read_row_groups(groups, use_threads=False)
+            with open_parquet(f"{self.root}/{path}") as parquet:
+                table = parquet.read_row_groups(groups, use_threads=False)
             table = within(table, first, last).select(self.layout.stored_schema.names)
             tables.append(table.cast(self.layout.stored_schema))
         return pa.concat_tables(tables)

@@ -62,7 +62,7 @@ def scan(
         ]
         if not paths:
             return None
-        frame = spark.read.schema(layout.spark_schema).parquet(*paths)
+        frame = read_files(spark, paths, layout.spark_schema)
         for condition in (predicate, where):
             if condition is not None:
                 frame = frame.where(condition)
@@ -91,6 +91,11 @@ def scan(
     for part in parts[1:]:
         frame = frame.unionAll(part)
     return frame.selectExpr(*columns)
+
+
+def read_files(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:
+    """Parquet files by their exact names: to Spark alone, brackets and stars in a path would be a pattern."""
+    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
 
 
 def _without_killed(layout: Layout, rows: DataFrame, killers: DataFrame, count: int) -> DataFrame:

@@ -1,6 +1,6 @@
 """Files as the driver sees them: a few small ones, written so that a crash or a rival leaves no half of one.
 
-Executors read and write data files through Spark; the driver needs only manifests, sidecars, listings and deletions.
+Tasks write data files themselves; the driver needs only manifests, sidecars, listings and deletions.
 All paths are relative to the warehouse's root and use ``/``.
 
 ``write_new`` is what commits stand on: of two writers of one path, exactly one gets True, and a reader sees all of the

@@ -64,7 +64,8 @@ TABLES = """
     INSERT INTO fill VALUES (2, 1, 'old'), (3, 3, NULL), (4, 4, 'stays');
     INSERT INTO keyless VALUES (1, 1), (1, 1);
     CREATE MATERIALIZED VIEW v_over AS SELECT a, b FROM over WHERE k <> 3;
-    CREATE MATERIALIZED VIEW v_fill AS SELECT k, a FROM fill UNION ALL SELECT k, a FROM keyless UNION ALL SELECT k, 0 FROM fill;
+    CREATE MATERIALIZED VIEW v_fill AS
+        SELECT k, a FROM fill UNION ALL SELECT k, a FROM keyless UNION ALL SELECT k, 0 FROM fill;
     CREATE MATERIALIZED VIEW v_top AS SELECT a * 2 AS d FROM v_fill WHERE a > 1"""
 
 STATEMENTS = (
@@ -165,7 +166,9 @@ KEYS: dict[str, list[Any]] = {
     "SMALLINT": [-32768, -1, 0, 1, 2, 3, 32767],
     "INT": [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1],
     "BIGINT": [-(2**63), -1, 0, 1, 2, 3, 2**63 - 1],
-    "NUMERIC(10,2)": [Decimal(text) for text in ("-99999999.99", "-0.01", "0.00", "0.01", "1.50", "2.00", "99999999.99")],
+    "NUMERIC(10,2)": [
+        Decimal(text) for text in ("-99999999.99", "-0.01", "0.00", "0.01", "1.50", "2.00", "99999999.99")
+    ],
     "NUMERIC": [Decimal(f"{text}.0000000000") for text in (-(10**27), -256, -1, 0, 127, 128, 10**27)],
     "REAL": [-math.inf, -1.5, -0.0, 0.1, 1.0, math.inf, math.nan],
     "DOUBLE PRECISION": [-math.inf, -1.5, -0.0, 0.1, 1.0, math.inf, math.nan],
@@ -287,7 +290,8 @@ LAYOUT = Layout(
 @pytest.mark.parametrize("sort", [False, True])
 @given(
     batches=st.lists(
-        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 1)), min_size=0, max_size=12), max_size=5
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 1)), min_size=0, max_size=12),
+        max_size=5,
     )
 )
 @settings(max_examples=60, deadline=None)
@@ -375,7 +379,9 @@ def test_two_hundred_thousand_rows(db, monkeypatch):
         # More than the small way takes; otherwise it would be tried first, and give up after that many rows.
         patch.setattr(writes, "SMALL_ROWS", 1_000)
         assert db.sql(f"INSERT INTO big SELECT g, g % 7, 'w' || g FROM {series}").tag == "INSERT 0 200000"
-        assert db.sql(f"INSERT INTO big SELECT g * 2, 100, NULL FROM {series} WHERE g <= 150000").tag == "INSERT 0 150000"
+        assert (
+            db.sql(f"INSERT INTO big SELECT g * 2, 100, NULL FROM {series} WHERE g <= 150000").tag == "INSERT 0 150000"
+        )
         assert db.sql("UPDATE big SET v = v + 1 WHERE id % 3 = 0").tag == "UPDATE 83333"
         assert db.sql("DELETE FROM big WHERE id > 250000").tag == "DELETE 25000"
         db.sql("COMPACT")

@@ -108,7 +108,13 @@ def test_an_update_sees_what_was_asked_for_before_it(db, held, gate, clients):
         waiting.append(clients.sql(statement))
         gate.queued(len(waiting))
     gate.open()
-    assert [each.result(PATIENCE) for each in waiting] == ["INSERT 0 2", "UPDATE 3", "DELETE 1", "INSERT 0 2", "UPDATE 1"]
+    assert [each.result(PATIENCE) for each in waiting] == [
+        "INSERT 0 2",
+        "UPDATE 3",
+        "DELETE 1",
+        "INSERT 0 2",
+        "UPDATE 1",
+    ]
     assert rows(db, "SELECT * FROM t") == [(0, 2), (2, 21), (50, 2), (52, 5)]
 
 
@@ -475,7 +481,12 @@ def test_use_after_the_end(db, t, end):
 
 def test_every_error_is_ours(db, t):
     """Whatever a client is told, it can tell apart from a bug: by its class, SQLSTATE and sentence."""
-    for statement in ["INSERT INTO t VALUES (1, 1/0)", "UPDATE t SET v = 1/0", "SELECT 1/0 FROM t", "INSERT INTO x VALUES (1)"]:
+    for statement in [
+        "INSERT INTO t VALUES (1, 1/0)",
+        "UPDATE t SET v = 1/0",
+        "SELECT 1/0 FROM t",
+        "INSERT INTO x VALUES (1)",
+    ]:
         with pytest.raises(HeadraceError) as caught:
             db.sql("INSERT INTO t VALUES (1, 1)")
             db.sql(statement).rows()

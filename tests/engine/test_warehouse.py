@@ -159,7 +159,7 @@ def test_a_read_only_folder(tmp_path):
             headrace.connect(path)
 
 
-@pytest.mark.parametrize("name", ["with blanks", "100%", "%20", "ünïcødé 水", "[a-z]", "{a,b}", "what?*", "it's", "a#b", "$HOME", "a\\b"])
+@pytest.mark.parametrize("name", ["100% ünïcødé 水 %20", "[a-z]{a,b}?* it's #1 $HOME \\b"])
 def test_a_path_with_any_characters(tmp_path, spark, name):
     path = tmp_path / name
     with connect(path, spark) as db:
@@ -229,7 +229,9 @@ def test_a_damaged_data_file(db, t, damage):
         file.unlink()
     else:
         file.write_bytes(good[: len(good) // 2])
-    for statement in ("SELECT * FROM t", "UPDATE t SET v = 1", "UPDATE t SET v = 1 WHERE id = 1", "INSERT INTO t VALUES (1, 5)"):
+    by_scan = ["SELECT * FROM t", "UPDATE t SET v = 1"]
+    by_key = ["UPDATE t SET v = 1 WHERE id = 1", "INSERT INTO t VALUES (1, 5)"]
+    for statement in by_scan + by_key:
         with pytest.raises(HeadraceError) as caught:
             db.sql(statement).rows()
         assert file.name in caught.value.message, f"{statement}: {caught.value.message}"
@@ -302,7 +304,8 @@ def test_a_disk_too_full_for_the_manifest(db, t, monkeypatch):
 
 def test_orphans_do_not_matter_and_go(db, t, warehouse, spark, monkeypatch):
     (kept,) = files_of(db, "t")
-    orphans = [kept.with_name("0123.parquet"), kept.with_name("0123.parquet.index"), Path(warehouse, "data/999/x.parquet")]
+    orphans = [kept.with_name("0123.parquet"), kept.with_name("0123.parquet.index")]
+    orphans += [Path(warehouse, "data/999/x.parquet")]
     orphans += [Path(warehouse, "staging/abc/part-0.parquet"), Path(warehouse, "manifest/.000000000099.json.abc.tmp")]
     for orphan in orphans:
         orphan.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("headrace.errors", "headrace.failpoints"),
     ("headrace.types",),
-    ("headrace.catalog", "headrace.config", "headrace.epoch", "headrace.delta"),
+    ("headrace.catalog", "headrace.config"),
     # Text of values: needs types only, and everybody above may print.
     ("headrace.serving.render", "headrace.serving.table", "headrace.serving.output"),
     ("headrace.sql",),

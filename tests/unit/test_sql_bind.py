@@ -6,25 +6,20 @@ import pytest
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Catalog, Column, KeyColumn, Relation
 from headrace.errors import (
+    AmbiguousColumn,
     DataError,
     DuplicateRelation,
+    GroupingError,
     SqlSyntaxError,
     TypeMismatch,
     UndefinedColumn,
     UndefinedRelation,
     Unsupported,
+    WindowingError,
     WrongObjectKind,
 )
-from headrace.sql.bind import (
-    AmbiguousColumn,
-    BoundQuery,
-    bind_expression,
-    bind_query,
-    bind_returning,
-    rename_relation,
-)
+from headrace.sql.bind import BoundQuery, bind_expression, bind_query, bind_returning, rename_relation
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
-from headrace.sql.grouping import GroupingError, WindowingError
 from headrace.sql.translate import to_spark, type_of
 from headrace.types import SqlType, array_of
 

@@ -1,0 +1,80 @@
+"""A warehouse on executors that are processes of their own, to which this folder and package are unknown.
+
+python cluster_child.py <where headrace is> <warehouse>
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def where_tasks_find_us(spark) -> set[str]:
+    def look(batches):
+        import pyarrow as pa
+
+        import headrace.state.writer
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [headrace.state.writer.__file__]})
+
+    return {row.file for row in spark.range(4, numPartitions=4).mapInArrow(look, "file STRING").collect()}
+
+
+def main(warehouse: str) -> None:
+    import headrace
+    from headrace.engine import writes
+
+    def open_warehouse():
+        return headrace.connect(warehouse, master="local-cluster[2,1,1024]", driver_memory="1g")
+
+    def rows(query: str) -> list[tuple]:
+        return sorted(db.sql(query).rows())
+
+    db = open_warehouse()
+    found = where_tasks_find_us(db.engine.spark)
+    assert all("headrace_tasks.zip" in file for file in found), found
+    executors = db.engine.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+    assert executors >= 1, "there are no executors beside the driver"
+
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("CREATE TABLE n (v INT)")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT v * 2 AS d FROM t WHERE v > 1 UNION ALL SELECT v FROM n")
+    db.sql("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+    db.sql("INSERT INTO n VALUES (7)")
+    writes.SMALL_ROWS = 10
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(3, 1000) AS x(g)")
+    db.sql("INSERT INTO n SELECT v FROM t WHERE v > 980")
+    db.sql("UPDATE t SET v = v + 1 WHERE id = 2")
+    db.sql("UPDATE t SET v = 0 WHERE id > 500")
+    db.sql("DELETE FROM t WHERE id = 1")
+    db.sql("CREATE MATERIALIZED VIEW later AS SELECT d FROM m WHERE d < 10")
+    t = {2: 3} | {id: id if id <= 500 else 0 for id in range(3, 1001)}
+    m = sorted([(2 * v,) for v in t.values() if v > 1] + [(v,) for v in (7, *range(981, 1001))])
+
+    def check() -> None:
+        assert rows("SELECT * FROM t") == sorted(t.items())
+        assert rows("SELECT * FROM m") == m
+        assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
+
+    check()
+    db.sql("COMPACT; VACUUM")
+    check()
+    try:
+        db.sql("INSERT INTO t SELECT g, 1 / (g - 500) FROM generate_series(1, 1000) AS x(g)")
+        raise AssertionError("division by zero was not noticed")
+    except headrace.errors.DataError:
+        pass
+    db.close()
+    db = open_warehouse()
+    check()
+    db.sql("INSERT INTO t VALUES (1, 5)")
+    assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
+    assert rows("SELECT v FROM t WHERE id = 1") == [(5,)]
+    db.close()
+    print("all is well", flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
+    sys.path.remove(next(path for path in sys.path if path.endswith("tests/engine")))
+    main(sys.argv[2])
