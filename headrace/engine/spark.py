@@ -162,6 +162,11 @@ _DATA_MESSAGES = {
 
 
 def translate_error(error: Exception, doing: str) -> HeadraceError:
+    # Whoever found the disk full, a task of ours or of Spark's: it is the last of a chain of causes.
+    if "No space left on device" in f"{error}{getattr(error, '_stackTrace', '')}":
+        return EnvironmentProblem(
+            "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
+        )
     condition, state, message = _spark_condition(error)
     if condition is None or _is_python_worker(error):
         if (known := _python_worker_error(error)) is not None:
@@ -232,12 +237,8 @@ def _is_python_worker(error: Exception) -> bool:
 
 
 def _python_worker_error(error: Exception) -> HeadraceError | None:
-    """An error that our own code raised inside a task: a full disk most of all."""
+    """An error that our own code raised inside a task."""
     text = str(error)
-    if "No space left on device" in text:
-        return EnvironmentProblem(
-            "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
-        )
     if match := re.search(r"headrace\.errors\.CorruptWarehouse: ([^\n]*)", text):
         return CorruptWarehouse(match[1], hint=RESTORE)
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):

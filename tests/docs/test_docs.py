@@ -59,9 +59,10 @@ def prose(path: Path) -> str:
     return re.sub(r"^ {4}.*$", "", text, flags=re.MULTILINE)
 
 
-def quoted(path: Path) -> set[str]:
+def quoted(path: Path) -> list[str]:
     """What stands in backticks."""
-    return {re.sub(r"\s+", " ", each) for each in re.findall(r"`([^`]+)`", prose(path))}
+    # In one order everywhere: two workers must collect the same tests.
+    return list(dict.fromkeys(re.sub(r"\s+", " ", each) for each in re.findall(r"`([^`]+)`", prose(path))))
 
 
 # --- what the code has ------------------------------------------------------------------------------------------

@@ -26,14 +26,14 @@ class Expected:
         return {
             "t": sorted(self.t.items()),
             "n": sorted((v,) for v in self.n),
-            "some": sorted((id, 2 * v) for id, v in self.t.items() if v % 3),
+            "picked": sorted((id, 2 * v) for id, v in self.t.items() if v % 3),
         }[name]
 
 
 DEFINITIONS = [
     "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)",
     "CREATE TABLE IF NOT EXISTS n (v INT)",
-    "CREATE MATERIALIZED VIEW IF NOT EXISTS some AS SELECT id, v * 2 AS d FROM t WHERE v % 3 <> 0",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS picked AS SELECT id, v * 2 AS d FROM t WHERE v % 3 <> 0",
 ]
 
 

@@ -78,7 +78,7 @@ def test_a_process_killed_anywhere_loses_nothing(spark, warehouse):
 def verified_steps(spark, warehouse: str, acknowledged: int, place: str) -> int:
     """How many steps the warehouse has: all that were acknowledged, and maybe the one that was going on."""
     with headrace.connect(warehouse, spark=spark) as db:
-        names = [name for name in ("t", "n", "some") if db.engine.committed.catalog.find(name) is not None]
+        names = [name for name in ("t", "n", "picked") if db.engine.committed.catalog.find(name) is not None]
         assert len(names) == 3 or acknowledged == 0, f"{place}: only {names} are there"
         found = {name: sorted(db.sql(f"SELECT * FROM {name}").rows()) for name in names}
         for steps in (acknowledged, acknowledged + 1):
