@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bench.common import PeakMemory, database, filled_table, interleaved, median, report
 
-SIZES = {"1M": 1_000_000, "20M": 20_000_000}
+SIZES = {"1m": 1_000_000, "20m": 20_000_000}
 
 
 class Changes:
@@ -38,7 +38,7 @@ def main() -> None:
             changes = Changes(f"t{name}", rows + 1)
             actions[name] = lambda changes=changes: db.insert(changes.table, changes.batch())
         times = interleaved(actions, rounds=15, warm_up=4)
-    small, large = median(times["1M"]), median(times["20M"])
+    small, large = median(times["1m"]), median(times["20m"])
     report(
         "epoch_cost",
         f"an epoch of 1,000 changes took {small * 1000:.0f} ms on 1 M rows, {large * 1000:.0f} ms on 20 M rows: "

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from bench.common import PeakMemory, database, filled_table, interleaved, median, report
 
-SIZES = {"1M": 1_000_000, "20M": 20_000_000}
+SIZES = {"1m": 1_000_000, "20m": 20_000_000}
 
 
 def overwrite(db, table: str, rows: int, source: random.Random) -> None:
@@ -27,7 +27,7 @@ def main() -> None:
             filled_table(db, f"t{name}", rows)
             actions[name] = lambda name=name, rows=rows: overwrite(db, f"t{name}", rows, source)
         times = interleaved(actions, rounds=12, warm_up=4)
-    small, large = median(times["1M"]), median(times["20M"])
+    small, large = median(times["1m"]), median(times["20m"])
     report(
         "lookup_cost",
         f"overwriting 1,000 random keys took {small * 1000:.0f} ms in 1 M rows, {large * 1000:.0f} ms in 20 M rows: "

@@ -11,7 +11,7 @@ from headrace.database import Database
 from headrace.state.layout import Layout
 from headrace.state.scan import Bounds, scan
 
-SIZES = {"1M": 1_000_000, "20M": 20_000_000}
+SIZES = {"1m": 1_000_000, "20m": 20_000_000}
 WANTED = 100_000
 
 
@@ -42,10 +42,10 @@ def main() -> None:
             counts[name] = read_range(db, f"t{name}", bounds)
             actions[name] = lambda name=name, bounds=bounds: read_range(db, f"t{name}", bounds)
         times = interleaved(actions, rounds=15, warm_up=4)
-    small, large = median(times["1M"]), median(times["20M"])
+    small, large = median(times["1m"]), median(times["20m"])
     report(
         "scan_cost",
-        f"reading {counts['1M']:,} rows of 1 M took {small * 1000:.0f} ms, {counts['20M']:,} rows of 20 M "
+        f"reading {counts['1m']:,} rows of 1 M took {small * 1000:.0f} ms, {counts['20m']:,} rows of 20 M "
         f"{large * 1000:.0f} ms: ratio {large / small:.2f} (at most 1.3); peak memory {memory.megabytes} MB",
         ratio=round(large / small, 3), limit=1.3, small_ms=round(small * 1000), large_ms=round(large * 1000),
         rows=counts, peak_memory_mb=memory.megabytes,

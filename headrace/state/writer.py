@@ -124,9 +124,15 @@ class RunFileWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_index=False,
-            write_statistics=[field.name for field in self._layout.stored_schema if _bounded(field.type)],
+            write_statistics=self._counted_columns(),
         )
         self._index: list[tuple[bytes, bytes, int]] = []
+
+    def _counted_columns(self) -> list[str]:
+        """Where a minimum and maximum help a reader to skip: in the order of vnodes all other columns are mixed."""
+        schema = self._layout.stored_schema
+        names = [VNODE, EPOCH, WEIGHT, *self._layout.key_names]
+        return [name for name in names if _bounded(schema.field(name).type)]
 
     _file_rows = 0
     _retractions = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -69,20 +69,25 @@ class Gate:
 
 
 class Clients:
-    """Statements from clients of their own."""
+    """Statements from clients of their own. Threads are daemons: one that waits forever must not stop the tests."""
 
     def __init__(self, database: Any):
         self._database = database
-        self._pool = ThreadPoolExecutor(64)
 
     def sql(self, text: str) -> Future:
-        return self._pool.submit(lambda: self._database.session().sql(text).tag)
+        return self.run(lambda: self._database.session().sql(text).tag)
 
     def run(self, call: Callable[[], Any]) -> Future:
-        return self._pool.submit(call)
+        future: Future = Future()
 
-    def stop(self) -> None:
-        self._pool.shutdown(wait=False)
+        def body() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=body, daemon=True).start()
+        return future
 
 
 @pytest.fixture
@@ -93,7 +98,5 @@ def gate(db) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def clients(db) -> Iterator[Clients]:
-    held = Clients(db)
-    yield held
-    held.stop()
+def clients(db) -> Clients:
+    return Clients(db)

@@ -133,7 +133,6 @@ def test_takeover_in_the_middle_of_an_epoch(db, t, warehouse, spark):
         assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
         other.sql("VACUUM")
         assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
-    clients.stop()
 
 
 # --- the place is wrong -----------------------------------------------------------------------------------------
@@ -356,7 +355,6 @@ def test_vacuum_leaves_the_files_of_a_merge_alone(db, t, no_grace, monkeypatch):
     compact.result(PATIENCE)
     vacuum.result(PATIENCE)
     assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2), (3, 3)]
-    clients.stop()
 
 
 # --- the past ---------------------------------------------------------------------------------------------------
