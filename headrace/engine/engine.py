@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import socket
@@ -21,7 +22,7 @@ from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session
 from headrace.engine.writes import WriteEvaluator
-from headrace.errors import InvalidParameterValue
+from headrace.errors import InvalidParameterValue, StorageError
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest, Writer
@@ -70,7 +71,10 @@ class Engine:
             writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged
         )
         self.store.commit(base, opened)
-        self.storage.delete(["staging"])  # what a bulk write of a dead engine left; nothing names it
+        # What a bulk write of a dead engine left; nothing names it. Its executors may still write there: VACUUM will
+        # come again.
+        with contextlib.suppress(StorageError, FileNotFoundError):
+            self.storage.delete(["staging"])
         return opened
 
     # --- for sessions ------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ costs nothing: keys beyond everything stored, such as a growing id, start no job
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -108,13 +109,14 @@ class ReadProbes:
             for packed in batch.column(0).to_pylist():
                 todo, keys_ipc = pickle.loads(packed)
                 keys = pa.ipc.open_stream(keys_ipc).read_all()
-                for path, groups, first, last in todo:
-                    rows = self._read(path, groups, keys.slice(first, last - first))
-                    yield from rows.to_batches()
+                for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
+                    # Parsing a footer of hundreds of row groups costs as much as reading ten of them: once per file.
+                    with open_parquet(f"{self.root}/{path}") as parquet:
+                        for _, groups, first, last in probes_of_file:
+                            table = parquet.read_row_groups(list(groups), use_threads=False)
+                            yield from self._matching(table, keys.slice(first, last - first)).to_batches()
 
-    def _read(self, path: str, groups: Sequence[int], keys: pa.Table) -> pa.Table:
-        with open_parquet(f"{self.root}/{path}") as parquet:
-            table = parquet.read_row_groups(list(groups), use_threads=False)
+    def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
         exactly = len(self.layout.key_names) > 1
         for name in self.layout.key_names:
             if self.layout.types[name].name in ("real", "double precision"):
@@ -150,14 +152,23 @@ def lookup(
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:
-    """As many tasks as there are slots, with about as many rows to read in each."""
-    tasks: list[list[Probe]] = [[] for _ in range(min(parallelism, len(todo)))]
-    loads = [0] * len(tasks)
-    for probe in sorted(todo, key=lambda probe: -probe.rows):
-        lightest = loads.index(min(loads))
-        tasks[lightest].append(probe)
-        loads[lightest] += probe.rows
+    """As many tasks as there are slots, with about as many rows to read in each; a file goes to as few as can be."""
+    share = -(-sum(probe.rows for probe in todo) // parallelism)
+    units: list[list[Probe]] = []
+    for _, of_file in itertools.groupby(todo, key=lambda probe: probe.path):
+        units.append([])
+        for probe in of_file:
+            if units[-1] and _rows(units[-1]) + probe.rows > share:
+                units.append([])
+            units[-1].append(probe)
+    tasks: list[list[Probe]] = [[] for _ in range(min(parallelism, len(units)))]
+    for unit in sorted(units, key=_rows, reverse=True):
+        min(tasks, key=_rows).extend(unit)
     return tasks
+
+
+def _rows(some: list[Probe]) -> int:
+    return sum(probe.rows for probe in some)
 
 
 def _pack(task: list[Probe], key_table: pa.Table) -> bytes:

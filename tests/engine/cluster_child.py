@@ -23,17 +23,20 @@ def where_tasks_find_us(spark) -> set[str]:
 def main(warehouse: str) -> None:
     import headrace
     from headrace.engine import writes
+    from headrace.engine.spark import start_session
+
+    spark = start_session(master="local-cluster[2,1,1024]", driver_memory="1g")
 
     def open_warehouse():
-        return headrace.connect(warehouse, master="local-cluster[2,1,1024]", driver_memory="1g")
+        return headrace.connect(warehouse, spark=spark)
 
     def rows(query: str) -> list[tuple]:
         return sorted(db.sql(query).rows())
 
     db = open_warehouse()
-    found = where_tasks_find_us(db.engine.spark)
+    found = where_tasks_find_us(spark)
     assert all("headrace_tasks.zip" in file for file in found), found
-    executors = db.engine.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+    executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
     assert executors >= 1, "there are no executors beside the driver"
 
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
@@ -71,6 +74,7 @@ def main(warehouse: str) -> None:
     assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
     assert rows("SELECT v FROM t WHERE id = 1") == [(5,)]
     db.close()
+    spark.stop()
     print("all is well", flush=True)
 
 
