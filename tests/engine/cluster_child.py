@@ -59,7 +59,6 @@ def main(warehouse: str) -> None:
         assert rows("SELECT * FROM m") == m
         assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
 
-    check()
     db.sql("COMPACT; VACUUM")
     check()
     try:

@@ -118,6 +118,25 @@ def test_an_update_sees_what_was_asked_for_before_it(db, held, gate, clients):
     assert rows(db, "SELECT * FROM t") == [(0, 2), (2, 21), (50, 2), (52, 5)]
 
 
+def test_no_update_is_lost(db, t, clients):
+    """Clients that count up the same row, and one that moves money between two: all at once."""
+    db.sql("INSERT INTO t VALUES (1, 0), (2, 100), (3, 100)")
+
+    def count_up() -> None:
+        session = db.session()
+        for _ in range(3):
+            session.sql("UPDATE t SET v = v + 1 WHERE id = 1")
+
+    def move() -> None:
+        session = db.session()
+        for _ in range(3):
+            session.sql("UPDATE t SET v = v + CASE id WHEN 2 THEN -7 ELSE 7 END WHERE id IN (2, 3)")
+
+    for each in [clients.run(count_up), clients.run(count_up), clients.run(count_up), clients.run(move)]:
+        each.result(PATIENCE)
+    assert rows(db, "SELECT * FROM t") == [(1, 9), (2, 79), (3, 121)]
+
+
 # --- one statement is at fault ----------------------------------------------------------------------------------
 
 
