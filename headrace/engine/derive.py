@@ -129,6 +129,8 @@ class Deriver:
                     wide.apply(source.frame, held[view.id]).write.format("noop").mode("overwrite").save()
                 except Exception as again:
                     found = translate_error(again, "writing an epoch")
+                    if not isinstance(found, DataError):
+                        return found  # something else went wrong this time; the view is not to blame
                     return DataError(
                         f'{found.message}, in materialized view "{view.name}"',
                         hint="nothing of the statement was applied; change the row, or drop the view",

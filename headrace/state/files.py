@@ -41,16 +41,19 @@ def open_output(uri: str) -> Iterator[Any]:
     try:
         stream = open(path, "wb")
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        folder = os.path.dirname(path)
+        os.makedirs(folder, exist_ok=True)
+        for above in (os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
+            sync_folder(above)  # a new folder is durable once the one above it says so
         stream = open(path, "wb")
     with stream:
         yield stream
         stream.flush()
         os.fsync(stream.fileno())
-    _sync_folder(os.path.dirname(path))  # the file's name is durable only then
+    sync_folder(os.path.dirname(path))  # the file's name is durable only then
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

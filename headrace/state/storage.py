@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.errors import StorageError
 from headrace.failpoints import failpoint
+from headrace.state.files import sync_folder
 
 TEMPORARY = ".tmp"
 """What the names of unfinished files end in. They also start with a dot, which Spark's readers skip."""
@@ -76,7 +77,7 @@ class LocalStorage:
         full = self._full(path)
         with _translated(full), self._temporary(full, data) as temporary:
             os.replace(temporary, full)
-            _sync_directory(os.path.dirname(full))
+            sync_folder(os.path.dirname(full))
 
     def write_new(self, path: str, data: bytes) -> bool:
         full = self._full(path)
@@ -89,7 +90,7 @@ class LocalStorage:
                 if os.stat(temporary).st_nlink < 2:
                     return False
             failpoint("after_link")
-            _sync_directory(os.path.dirname(full))
+            sync_folder(os.path.dirname(full))
         return True
 
     def list(self, directory: str) -> list[Entry]:
@@ -143,7 +144,7 @@ class LocalStorage:
                 parent = os.path.dirname(parent)
             os.makedirs(full, exist_ok=True)
             for made in missing:  # a directory is durable once its parent says so
-                _sync_directory(os.path.dirname(made))
+                sync_folder(os.path.dirname(made))
 
     def uri(self, path: str) -> str:
         # Not percent-encoded: Hadoop's Path takes the text as it is.
@@ -217,11 +218,3 @@ def _entry(item: os.DirEntry[str], name: str) -> Entry | None:
         return None if item.is_dir(follow_symlinks=False) else Entry(name, status.st_size, status.st_mtime)
     except FileNotFoundError:  # deleted while we looked
         return None
-
-
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
