@@ -23,6 +23,7 @@ from headrace.errors import StorageError, WrongObjectKind
 from headrace.serving.result import Result
 from headrace.serving.session import Session
 from headrace.state.hadoop import HadoopStorage
+from headrace.state.hadoop_files import require_bridge
 from headrace.state.storage import LocalStorage, is_local
 from headrace.state.store import ManifestStore
 
@@ -52,7 +53,9 @@ class Database:
         try:
             if self._owns_spark:
                 self._spark = start_session(master=master, driver_memory=driver_memory)
-            storage = storage or _hadoop_storage(os.fspath(warehouse), self._spark)
+            if storage is None:
+                require_bridge()
+                storage = _hadoop_storage(os.fspath(warehouse), self._spark)
             lock = lock or WarehouseLock(storage, takeover=takeover)
             self.engine = Engine(self._spark, storage, lock=lock, parameters=parameters)
         except BaseException:
@@ -125,7 +128,9 @@ def _local_storage(warehouse: str) -> LocalStorage | None:
 
 def _hadoop_storage(warehouse: str, spark: SparkSession) -> HadoopStorage:
     context = spark.sparkContext
-    return HadoopStorage(warehouse, context._jvm, context._jsc.hadoopConfiguration())
+    given = context.getConf().get("spark.executor.extraClassPath", "")
+    jars = tuple(part for part in given.split(os.pathsep) if part)
+    return HadoopStorage(warehouse, context._jvm, context._jsc.hadoopConfiguration(), class_path=jars)
 
 
 def _check_writable(storage: LocalStorage) -> None:

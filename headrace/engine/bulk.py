@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 
 from headrace.engine.changes import NEW_ROW, OLD_ROW
 from headrace.failpoints import failpoint
-from headrace.state.files import open_input
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.ranges import MergeRange, Staged, merge_ranges
@@ -64,8 +63,8 @@ class BulkWriter:
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
 
     def _body(self, layout: Layout, policy: str, epoch: int, keep_unchanged: bool) -> MergeRange:
-        root = self._storage.uri("")
-        return MergeRange(root=root, layout=layout, policy=policy, epoch=epoch, keep_unchanged=keep_unchanged)
+        files = self._storage.files
+        return MergeRange(files=files, layout=layout, policy=policy, epoch=epoch, keep_unchanged=keep_unchanged)
 
     @contextmanager
     def _staged(self, rows: DataFrame) -> Iterator[list[Staged]]:
@@ -79,7 +78,7 @@ class BulkWriter:
                 self._write(unsorted.sortWithinPartitions(VNODE), folders[1])
                 staged = self._list(folders[1])
             failpoint("after_stage")
-            yield [Staged(uri=uri, rows=_rows_of(uri), bytes=size) for uri, size in staged]
+            yield [Staged(path=path, rows=self._rows_of(path), bytes=size) for path, size in staged]
         finally:
             self._storage.delete(folders)
 
@@ -94,16 +93,11 @@ class BulkWriter:
         )
 
     def _list(self, folder: str) -> list[tuple[str, int]]:
-        return [
-            (self._storage.uri(f"{folder}/{name}"), size)
-            for name, size, _ in self._storage.list(folder)
-            if name.endswith(".parquet")
-        ]
+        return [(f"{folder}/{name}", size) for name, size, _ in self._storage.list(folder) if name.endswith(".parquet")]
 
-
-def _rows_of(uri: str) -> int:
-    with open_input(uri) as source:
-        return pq.read_metadata(source).num_rows
+    def _rows_of(self, path: str) -> int:
+        with self._storage.open_input(path) as source:
+            return pq.read_metadata(source).num_rows
 
 
 def _columns(layout: Layout) -> list[str]:

@@ -13,6 +13,7 @@ from headrace.engine.plans import plan_of
 from headrace.engine.spark import translate_error
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
+from headrace.state.files import Files
 from headrace.state.layout import Layout
 from headrace.state.runs import RunFile
 from headrace.state.scan import read_files
@@ -41,8 +42,8 @@ class _Source:
 
 
 class Deriver:
-    def __init__(self, spark: SparkSession, root: str):
-        self._spark, self._root = spark, root
+    def __init__(self, spark: SparkSession, files: Files):
+        self._spark, self._files = spark, files
 
     def write(self, catalog: Catalog, deltas: Sequence[TableDelta], *, epoch: int) -> dict[int, list[RunFile]]:
         """Writes the deltas and those of every view above them; files by relation."""
@@ -77,7 +78,7 @@ class Deriver:
             return _Source(frame=frame, relation=delta.relation, views=views, write_relation=True, small=True)
         if not views or not delta.files:
             return None
-        paths = [f"{self._root}/{file.path}" for file in delta.files]
+        paths = [f"{self._files.root}/{file.path}" for file in delta.files]
         frame = read_files(self._spark, paths, layout.spark_schema)
         return _Source(frame=frame, relation=delta.relation, views=views, write_relation=False, small=False)
 
@@ -106,7 +107,7 @@ class Deriver:
         if not outputs:
             return None
         wanted = dict.fromkeys(branch for output in outputs for branch in output.branches)
-        body = WriteDelta(root=self._root, epoch=epoch, outputs=outputs, sort=source.small)
+        body = WriteDelta(files=self._files, epoch=epoch, outputs=outputs, sort=source.small)
         return wide.apply(source.frame, wanted).mapInArrow(body, REPORT_SCHEMA)
 
     def _evaluated(self, catalog: Catalog, source: _Source) -> tuple[WideQuery, dict[int, list[str]]]:

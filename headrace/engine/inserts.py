@@ -326,7 +326,7 @@ def _affected(
     keys = None if where is None else pinned_keys(relation, where)
     if keys is not None:
         keyed = with_vnode(layout, pa.table(keys))
-        found = lookup(engine.spark, engine.storage.uri(""), layout, runs, keyed, engine.indexes)
+        found = lookup(engine.spark, engine.storage.files, layout, runs, keyed, engine.indexes)
         frame = engine.spark.createDataFrame(found.select(layout.names), schema=layout.row_ddl)
     else:
         frame = engine.frames.frame(relation, runs)

@@ -13,16 +13,15 @@ import os
 from typing import IO
 
 from headrace.errors import StorageError, WarehouseInUse
-from headrace.state.files import local_path
-from headrace.state.storage import Storage
+from headrace.state.storage import LocalStorage, Storage
 
 
 class WarehouseLock:
     def __init__(self, storage: Storage, *, takeover: bool):
         self._file: IO[str] | None = None
-        folder = local_path(storage.uri(""))
-        if folder is None:
+        if not isinstance(storage, LocalStorage):
             return
+        folder = storage.root
         path = os.path.join(folder, "lock")
         try:
             os.makedirs(folder, exist_ok=True)

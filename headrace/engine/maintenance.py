@@ -103,9 +103,7 @@ class Maintenance:
             if relation is None or any(id not in by_id for id in choice.inputs):
                 return
             inputs = [by_id[id] for id in choice.inputs]
-            body = MergeRange(
-                root=engine.storage.uri(""), layout=Layout.of(relation), policy=None, bottom=choice.bottom
-            )
+            body = MergeRange(files=engine.storage.files, layout=Layout.of(relation), policy=None, bottom=choice.bottom)
             with spark_errors(f'merging runs of "{relation.name}"'):
                 files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
             merged = Run(

@@ -248,5 +248,7 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Exception|Error|Invalid): .+)$", text, flags=re.MULTILINE)
+    causes = re.findall(
+        r"^(?:Caused by: )?([\w.]*(?:Exception|Error|Invalid|Operation): .+)$", text, flags=re.MULTILINE
+    )
     return (causes[-1] if causes else text.splitlines()[0])[:500]

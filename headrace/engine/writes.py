@@ -45,10 +45,10 @@ _PARTITION_IDS = 1 << 33
 class WriteEvaluator:
     def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
         self._spark = spark
-        self._root = storage.uri("")
+        self._files = storage.files
         self._indexes = indexes
         self._bulk = BulkWriter(spark, storage, indexes)
-        self.deriver = Deriver(spark, self._root)
+        self.deriver = Deriver(spark, self._files)
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace-tables")
 
     def __call__(self, state: Manifest, writes: Sequence[Write], epoch: int) -> tuple[Manifest, list[Outcome]]:
@@ -124,7 +124,7 @@ class _Table:
         old = self._layout.stored_schema.empty_table()
         if not fresh and self._runs:
             keys = keys_of(self._layout, tables)
-            old = lookup(self._owner._spark, self._owner._root, self._layout, self._runs, keys, self._owner._indexes)
+            old = lookup(self._owner._spark, self._owner._files, self._layout, self._runs, keys, self._owner._indexes)
         return KeyedChanges(self._layout, self._relation.on_conflict, old)
 
     def _with_row_id(self, rows: pa.Table) -> pa.Table:

@@ -9,19 +9,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.errors import EnvironmentProblem, Unsupported
-from headrace.state.files import local_path
-from headrace.state.storage import LocalStorage
+from headrace.state.storage import LocalStorage, is_local
 from headrace.state.store import ManifestStore
 
 
 def read_status(warehouse: str) -> dict[str, Any]:
-    folder = local_path(warehouse)
-    if folder is None:
+    if not is_local(warehouse):
         raise Unsupported(
             f"status of {warehouse} is not supported: it is not a local folder",
             hint="connect and call status() instead",
         )
-    manifest = ManifestStore(LocalStorage(folder)).load()
+    storage = LocalStorage(warehouse)
+    folder = storage.root
+    manifest = ManifestStore(storage).load()
     if manifest is None:
         raise EnvironmentProblem(
             f"there is no warehouse in {folder}", hint="headrace sql -w PATH creates one; or name another with -w"

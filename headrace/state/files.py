@@ -1,16 +1,18 @@
-"""Opening a warehouse's files from Python, on the driver or inside a Spark task.
+"""Opening a warehouse's data files from Python, inside Spark tasks.
 
-Local paths go straight to the operating system and are fsynced before they are named in a manifest; other schemes
-go through Arrow's file systems.
+A local path goes straight to the operating system, and a file is fsynced before a manifest names it. Everything else
+goes through Hadoop's FileSystem (:mod:`headrace.state.hadoop_files`), so whatever storage Spark reads works here too.
+
+A :class:`Files` travels to the executors inside a task's body; paths are relative to the warehouse.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-from urllib.parse import urlparse
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -21,36 +23,44 @@ from headrace.errors import CorruptWarehouse
 RESTORE = "restore it from a backup; older epochs may be whole, see SET query_epoch"
 
 
-def local_path(uri: str) -> str | None:
-    """The path of a ``file:`` URI (as Hadoop writes it: nothing is percent-encoded) or plain path; else None."""
-    if uri.startswith("file:"):
-        rest = uri.removeprefix("file:")
-        return rest.removeprefix("//") if rest.startswith("//") else rest
-    return None if urlparse(uri).scheme else uri
+class Files(Protocol):
+    root: str
+    """The warehouse as Spark names it, with its scheme."""
+
+    def open_input(self, path: str) -> AbstractContextManager[Any]:
+        """A file that Arrow can read at any place. FileNotFoundError if it is not there."""
+
+    def open_output(self, path: str) -> AbstractContextManager[Any]:
+        """A binary file to write. It is complete and durable when the block ends without an error."""
 
 
-@contextmanager
-def open_output(uri: str) -> Iterator[Any]:
-    """A binary file to write. It is complete and durable when the block ends without an error."""
-    path = local_path(uri)
-    if path is None:
-        system, inner = _arrow_filesystem(uri)
-        with system.open_output_stream(inner) as stream:
+@dataclass(frozen=True)
+class LocalFiles:
+    root: str
+
+    def open_input(self, path: str) -> AbstractContextManager[Any]:
+        return pafs.LocalFileSystem().open_input_file(self._full(path))
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[Any]:
+        full = self._full(path)
+        folder = os.path.dirname(full)
+        try:
+            stream = open(full, "wb")
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+            for above in (os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
+                sync_folder(above)  # a new folder is durable once the one above it says so
+            stream = open(full, "wb")
+        with stream:
             yield stream
-        return
-    try:
-        stream = open(path, "wb")
-    except FileNotFoundError:
-        folder = os.path.dirname(path)
-        os.makedirs(folder, exist_ok=True)
-        for above in (os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
-            sync_folder(above)  # a new folder is durable once the one above it says so
-        stream = open(path, "wb")
-    with stream:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
-    sync_folder(os.path.dirname(path))  # the file's name is durable only then
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_folder(folder)  # the file's name is durable only then
+
+    def _full(self, path: str) -> str:
+        # As Hadoop writes it: nothing is percent-encoded.
+        return f"{self.root.removeprefix('file://')}/{path}"
 
 
 def sync_folder(folder: str) -> None:
@@ -61,24 +71,12 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def open_input(uri: str) -> Any:
-    path = local_path(uri)
-    if path is not None:
-        return pafs.LocalFileSystem().open_input_file(path)
-    system, inner = _arrow_filesystem(uri)
-    return system.open_input_file(inner)
-
-
 @contextmanager
-def open_parquet(uri: str) -> Iterator[pq.ParquetFile]:
+def open_parquet(files: Files, path: str) -> Iterator[pq.ParquetFile]:
     """A file of a run. What is wrong with it is said with its name."""
     try:
-        with open_input(uri) as source:
-            yield pq.ParquetFile(source)
+        with files.open_input(path) as source:
+            # Far storage is asked for neighbouring pieces at once; on a local disk that only costs threads.
+            yield pq.ParquetFile(source, pre_buffer=not isinstance(files, LocalFiles))
     except (FileNotFoundError, pa.ArrowInvalid) as error:
-        raise CorruptWarehouse(f"the data file {uri} cannot be read: {error}", hint=RESTORE) from error
-
-
-def _arrow_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    # Spark says s3a, the rest of the world s3.
-    return pafs.FileSystem.from_uri("s3" + uri[3:] if uri.startswith("s3a:") else uri)
+        raise CorruptWarehouse(f"the data file {files.root}/{path} cannot be read: {error}", hint=RESTORE) from error

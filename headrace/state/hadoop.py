@@ -1,32 +1,41 @@
 """Storage through Hadoop's file systems: HDFS and whatever else Spark's classpath knows.
 
 Everything goes through the JVM that Spark has started (``jvm`` is py4j's view of it, ``hadoop_conf`` the session's
-configuration), with its credentials and mounts. Data files are opened by tasks, through :mod:`headrace.state.files`.
+configuration), with its credentials and mounts. Tasks, which cannot reach that JVM, open data files through
+:mod:`headrace.state.hadoop_files`.
 
 ``write_new`` renames a complete temporary file with ``FileContext.rename``, which unlike ``FileSystem.rename`` refuses
-to replace a file. Whether of two renames only one can win is the file system's promise: HDFS gives it. For local
-directories :class:`~headrace.state.storage.LocalStorage` is the safe choice.
+to replace a file. Whether of two renames only one can win is the file system's promise: HDFS gives it. An object store
+has no such rename; where it says that it can create an object only if there is none (S3A does), that is used instead.
+For local directories :class:`~headrace.state.storage.LocalStorage` is the safe choice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import uuid
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headrace.errors import StorageError
+from headrace.state.hadoop_files import HadoopFiles, JavaInput
 from headrace.state.storage import TEMPORARY, Entry
+
+CREATE_ONCE = "fs.option.create.conditional.overwrite"
+"""Hadoop's name for creating an object only if it is not there; also for the capability to do so."""
 
 
 class HadoopStorage:
-    def __init__(self, root_uri: str, jvm: Any, hadoop_conf: Any):
+    def __init__(self, root_uri: str, jvm: Any, hadoop_conf: Any, class_path: tuple[str, ...] = ()):
         self.root = root_uri.rstrip("/")
         self._jvm = jvm
         self._conf = hadoop_conf
         with _translated(root_uri):
             self._files = self._path("").getFileSystem(hadoop_conf)
             self._root_path = self._files.makeQualified(self._path("")).toString().rstrip("/")
+            self._creates_once = self._files.hasPathCapability(self._path(""), CREATE_ONCE)
+        self.files = HadoopFiles(root=self.root, settings=_settings(jvm, hadoop_conf), class_path=class_path)
 
     def read(self, path: str) -> bytes:
         with _translated(self.uri(path)):
@@ -64,6 +73,16 @@ class HadoopStorage:
         with _translated(self.uri(directory)):
             self._files.mkdirs(self._path(directory))
 
+    @contextlib.contextmanager
+    def open_input(self, path: str) -> Iterator[JavaInput]:
+        with _translated(self.uri(path)):
+            where = self._path(path)
+            stream = self._files.open(where)
+            try:
+                yield JavaInput(stream, self._files.getFileStatus(where).getLen())
+            finally:
+                stream.close()
+
     def uri(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
@@ -76,6 +95,8 @@ class HadoopStorage:
         with _translated(self.uri(path)):
             if not overwrite and self._exists(path):
                 return False
+            if self._creates_once:
+                return self._create(path, data, overwrite=overwrite)
             try:
                 stream = self._files.create(self._path(temporary), False)
                 try:
@@ -87,6 +108,21 @@ class HadoopStorage:
             finally:
                 with contextlib.suppress(Exception):
                     self._files.delete(self._path(temporary), False)
+
+    def _create(self, path: str, data: bytes, *, overwrite: bool) -> bool:
+        """On an object store, which shows an object when it is complete: the condition is judged on closing."""
+        builder = self._files.createFile(self._path(path)).overwrite(overwrite)
+        if not overwrite:
+            builder = builder.must(CREATE_ONCE, "true")
+        stream = builder.build()
+        stream.write(data)
+        try:
+            stream.close()
+        except Exception:
+            if not overwrite and self._exists(path):
+                return False
+            raise
+        return True
 
     def _rename(self, source: str, target: str, *, overwrite: bool) -> bool:
         options = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
@@ -117,6 +153,21 @@ class HadoopStorage:
                 status = found.next()
                 name = status.getPath().toString()[prefix:] if recursive else status.getPath().getName()
                 yield Entry(name, status.getLen(), status.getModificationTime() / 1000)
+
+
+def _settings(jvm: Any, conf: Any) -> tuple[tuple[str, str], ...]:
+    """What differs from Hadoop's defaults, in one call: asking for thousands of settings one by one takes seconds."""
+    text = jvm.java.io.StringWriter()
+    conf.writeXml(text)
+    found = []
+    for entry in ElementTree.fromstring(text.toString()).iter("property"):
+        sources = [source.text or "" for source in entry.iter("source")]
+        if not all(source.endswith("-default.xml") for source in sources):
+            name = entry.findtext("name") or ""
+            value = conf.get(name)  # as it is meant, with variables replaced
+            if value is not None:
+                found.append((name, value))
+    return tuple(sorted(found))
 
 
 def _java_class(problem: Exception) -> str:

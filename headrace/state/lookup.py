@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from headrace.state.files import open_parquet
+from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, WEIGHT, GroupIndex, Run, RunFile
 
@@ -101,7 +101,7 @@ def _chunks(items: list[int], size: int) -> Iterator[list[int]]:
 class ReadProbes:
     """A task body for ``mapInArrow``: pickled probes with their keys in, matching stored rows out."""
 
-    root: str
+    files: Files
     layout: Layout
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,7 +111,7 @@ class ReadProbes:
                 keys = pa.ipc.open_stream(keys_ipc).read_all()
                 for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
                     # Parsing a footer of hundreds of row groups costs as much as reading ten of them: once per file.
-                    with open_parquet(f"{self.root}/{path}") as parquet:
+                    with open_parquet(self.files, path) as parquet:
                         for _, groups, first, last in probes_of_file:
                             table = parquet.read_row_groups(list(groups), use_threads=False)
                             yield from self._matching(table, keys.slice(first, last - first)).to_batches()
@@ -134,7 +134,7 @@ class ReadProbes:
 
 
 def lookup(
-    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+    spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
 ) -> pa.Table:
     """The live rows of these keys; ``keys`` has the pk columns and the vnode. Rows come in the stored schema."""
     encoded = layout.encode(keys)
@@ -147,7 +147,7 @@ def lookup(
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     packed = [_pack(task, key_table) for task in tasks]
     frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())}))
-    found = frame.mapInArrow(ReadProbes(root=root, layout=layout), layout.spark_schema).toArrow()
+    found = frame.mapInArrow(ReadProbes(files=files, layout=layout), layout.spark_schema).toArrow()
     return newest_live(layout, found.cast(layout.stored_schema))
 
 

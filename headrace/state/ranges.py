@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from headrace.state.files import open_input, open_parquet
+from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
 from headrace.state.resolve import NEW, OLD, TAG, resolve
@@ -42,7 +41,7 @@ RANGE_BYTES = 128 << 20
 class Staged:
     """A file that Spark wrote: the relation's columns and the vnode, with or without a weight, in any order."""
 
-    uri: str
+    path: str
     rows: int
     bytes: int
 
@@ -55,7 +54,7 @@ class MergeRange:
     means that staged rows carry their weights; None means that there are only runs, and they are merged.
     """
 
-    root: str
+    files: Files
     layout: Layout
     policy: str | None
     epoch: int = 0
@@ -67,7 +66,7 @@ class MergeRange:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 first, last, run_groups, staged = pickle.loads(packed)
-                writer = RunFileWriter(self.layout, self.root)
+                writer = RunFileWriter(self.layout, self.files)
                 try:
                     for rows in self._merged(first, last, run_groups, staged):
                         writer.push(rows)
@@ -121,17 +120,16 @@ class MergeRange:
     def _read_runs(self, first: int, last: int, run_groups: list[tuple[str, list[int]]]) -> pa.Table:
         tables = [self.layout.stored_schema.empty_table()]
         for path, groups in run_groups:
-            with open_parquet(f"{self.root}/{path}") as parquet:
+            with open_parquet(self.files, path) as parquet:
                 table = parquet.read_row_groups(groups, use_threads=False)
             table = within(table, first, last).select(self.layout.stored_schema.names)
             tables.append(table.cast(self.layout.stored_schema))
         return pa.concat_tables(tables)
 
-    def _read_staged(self, first: int, last: int, uris: list[str]) -> pa.Table:
+    def _read_staged(self, first: int, last: int, paths: list[str]) -> pa.Table:
         tables = []
-        for uri in uris:
-            with open_input(uri) as source:
-                parquet = pq.ParquetFile(source)
+        for path in paths:
+            with open_parquet(self.files, path) as parquet:
                 at = parquet.schema_arrow.names.index(VNODE)
                 for group in range(parquet.metadata.num_row_groups):
                     bounds = parquet.metadata.row_group(group).column(at).statistics
@@ -183,7 +181,7 @@ def merge_ranges(
             for file in run.files
             if (numbers := groups_of_vnodes(file, first, last, indexes))
         ]
-        packed.append(pickle.dumps((first, last, groups, [file.uri for file in staged])))
+        packed.append(pickle.dumps((first, last, groups, [file.path for file in staged])))
     frame = spark.createDataFrame(pa.table({"range": pa.array(packed, pa.binary())}))
     lines = frame.mapInArrow(body, REPORT_SCHEMA).collect()
     return sorted(written_files(lines).get(body.layout.relation_id, []), key=lambda file: file.low)

@@ -16,12 +16,12 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import StorageError
 from headrace.failpoints import failpoint
-from headrace.state.files import sync_folder
+from headrace.state.files import Files, LocalFiles, sync_folder
 
 TEMPORARY = ".tmp"
 """What the names of unfinished files end in. They also start with a dot, which Spark's readers skip."""
@@ -36,6 +36,8 @@ class Entry(NamedTuple):
 
 class Storage(Protocol):
     root: str
+    files: Files
+    """The same place for tasks."""
 
     def read(self, path: str) -> bytes:
         """All of a file. FileNotFoundError if it is not there."""
@@ -59,6 +61,9 @@ class Storage(Protocol):
 
     def make_dirs(self, directory: str) -> None: ...
 
+    def open_input(self, path: str) -> contextlib.AbstractContextManager[Any]:
+        """A file that Arrow can read at any place, on the driver."""
+
     def uri(self, path: str) -> str:
         """The path as Spark wants it."""
 
@@ -68,6 +73,7 @@ class LocalStorage:
 
     def __init__(self, root: str | os.PathLike[str]):
         self.root = os.path.abspath(local_path(os.fspath(root)))
+        self.files = LocalFiles(self.uri(""))
 
     def read(self, path: str) -> bytes:
         with _translated(path):
@@ -145,6 +151,9 @@ class LocalStorage:
             os.makedirs(full, exist_ok=True)
             for made in missing:  # a directory is durable once its parent says so
                 sync_folder(os.path.dirname(made))
+
+    def open_input(self, path: str) -> contextlib.AbstractContextManager[Any]:
+        return self.files.open_input(path)
 
     def uri(self, path: str) -> str:
         # Not percent-encoded: Hadoop's Path takes the text as it is.

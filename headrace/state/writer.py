@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.state.files import open_output
+from headrace.state.files import Files
 from headrace.state.layout import Layout
 from headrace.state.merge import MergeStream
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
@@ -50,9 +50,9 @@ class Output:
 class RunFileWriter:
     """Writes one relation's rows, which come sorted, to one file after the other."""
 
-    def __init__(self, layout: Layout, root: str):
+    def __init__(self, layout: Layout, files: Files):
         self._layout = layout
-        self._root = root
+        self._storage = files
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._last_key: bytes | None = None
@@ -115,7 +115,7 @@ class RunFileWriter:
     def _open_file(self) -> None:
         self._path = f"{self._layout.folder}/{uuid.uuid4().hex}.parquet"
         self._stack = ExitStack()
-        self._sink = self._stack.enter_context(open_output(f"{self._root}/{self._path}"))
+        self._sink = self._stack.enter_context(self._storage.open_output(self._path))
         self._parquet = pq.ParquetWriter(
             self._sink,
             self._layout.stored_schema,
@@ -146,7 +146,7 @@ class RunFileWriter:
         self._stack.close()
         self._stack = None
         if len(self._index) > 1:
-            with open_output(f"{self._root}/{self._path}.index") as sidecar:
+            with self._storage.open_output(f"{self._path}.index") as sidecar:
                 sidecar.write(GroupIndex(tuple(self._index)).to_bytes())
         self._files.append(
             RunFile(
@@ -202,7 +202,7 @@ class WriteDelta:
     a new file begins wherever a batch starts below the end of the one before.
     """
 
-    root: str
+    files: Files
     epoch: int
     outputs: tuple[Output, ...]
     sort: bool
@@ -212,7 +212,7 @@ class WriteDelta:
         branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
         if self.sort:
             branches = [(output, output.branches) for output in self.outputs]
-        sinks = [_Sink(RunFileWriter(output.layout, self.root), output.layout) for output, _ in branches]
+        sinks = [_Sink(RunFileWriter(output.layout, self.files), output.layout) for output, _ in branches]
         try:
             for wide in self._tables(batches):
                 for sink, (output, names) in zip(sinks, branches, strict=True):

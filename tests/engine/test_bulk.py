@@ -23,6 +23,7 @@ from headrace.engine import writes
 from headrace.engine.bulk import BulkWriter
 from headrace.errors import DataError, NotNullViolation, Unsupported
 from headrace.state import writer
+from headrace.state.files import LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.runs import VNODE, WEIGHT, GroupIndex
 from headrace.state.writer import Output, WriteDelta, written_files
@@ -322,7 +323,9 @@ def test_files_are_sorted_and_bounded_whatever_order_rows_come_in(tmp_path_facto
                     names=[VNODE, WEIGHT, "n0"],
                 )
             )
-        body = WriteDelta(root=str(root), epoch=5, outputs=(Output(layout=LAYOUT, branches=("n0",)),), sort=sort)
+        body = WriteDelta(
+            files=LocalFiles(str(root)), epoch=5, outputs=(Output(layout=LAYOUT, branches=("n0",)),), sort=sort
+        )
         reported = [line for batch in body(iter(arrow)) for line in map(Line, batch.to_pylist())]
         found: Counter = Counter()
         for file in written_files(reported).get(1, []):

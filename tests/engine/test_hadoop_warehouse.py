@@ -1,0 +1,100 @@
+"""A warehouse that is not on a local path: every file, also those of tasks, goes through Hadoop's FileSystem."""
+
+from __future__ import annotations
+
+import pytest
+
+import headrace
+from headrace.errors import CorruptWarehouse, EnvironmentProblem, Fenced, HeadraceError
+
+MOUNT = "fs.viewfs.mounttable.headrace.link./warehouses"
+
+
+@pytest.fixture
+def warehouse(spark, tmp_path):
+    """Hadoop's viewfs, which only Hadoop understands, mounted on a folder."""
+    (tmp_path / "mounted").mkdir()
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set(MOUNT, f"file://{tmp_path}/mounted")
+    conf.setBoolean("fs.viewfs.impl.disable.cache", True)
+    yield "viewfs://headrace/warehouses/w"
+    conf.unset(MOUNT)
+
+
+@pytest.fixture
+def open_database(spark, warehouse):
+    opened = []
+
+    def connect(**options):
+        opened.append(headrace.connect(warehouse, spark=spark, **options))
+        return opened[-1]
+
+    yield connect
+    for db in opened:
+        try:
+            db.close()
+        except HeadraceError:
+            pass
+
+
+def rows(db, query: str) -> list[tuple]:
+    return [tuple(row.values()) for row in db.sql(query).arrow().to_pylist()]
+
+
+def test_everything_works_and_survives_a_crash(open_database, tmp_path):
+    db = open_database()
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("CREATE MATERIALIZED VIEW even AS SELECT id, v FROM t WHERE v % 2 = 0")
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 60000) AS s(g)")  # staged and merged on executors
+    db.sql("INSERT INTO t VALUES (1, 2), (60001, 4)")  # looks up an old row
+    db.sql("UPDATE t SET v = v + 1 WHERE id = 2")
+    db.sql("DELETE FROM t WHERE id BETWEEN 1000 AND 5999")
+    expected = [(55001, 27501)]
+    assert rows(db, "SELECT count(*), (SELECT count(*) FROM even) AS even FROM t") == expected
+    db.engine.maintenance.compact(db.engine.committed.catalog.get("t").id)
+    db.abandon()
+    again = open_database()
+    assert rows(again, "SELECT count(*), (SELECT count(*) FROM even) AS even FROM t") == expected
+    assert list((tmp_path / "mounted" / "w" / "data").rglob("*.parquet")), "the data is not where the mount points"
+    assert headrace.read("viewfs://headrace/warehouses/w", "even", spark=again.engine.spark).count() == 27501
+
+
+def test_whoever_opens_last_fences_the_one_before(open_database):
+    first = open_database()
+    first.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    second = open_database()
+    second.sql("INSERT INTO t VALUES (1)")
+    with pytest.raises(Fenced, match="taken over"):
+        first.sql("INSERT INTO t VALUES (2)")
+    assert rows(second, "SELECT id FROM t") == [(1,)]
+
+
+def test_a_missing_data_file_is_named(open_database, tmp_path):
+    db = open_database()
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    (data,) = (tmp_path / "mounted" / "w").rglob("*.parquet")
+    data.unlink()
+    with pytest.raises(CorruptWarehouse, match=data.name):
+        db.sql("INSERT INTO t VALUES (1, 2)")
+
+
+def test_without_the_bridge_opening_says_what_to_install(open_database, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "jpype", None)
+    with pytest.raises(EnvironmentProblem, match="jpype1") as caught:
+        open_database()
+    assert "headrace[hadoop]" in caught.value.hint
+
+
+def test_settings_reach_tasks_but_not_what_is_printed(open_database, spark):
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    conf.set("fs.headrace.test.secret.key", "hunter2")
+    try:
+        files = open_database().engine.storage.files
+    finally:
+        conf.unset("fs.headrace.test.secret.key")
+    assert ("fs.headrace.test.secret.key", "hunter2") in files.settings
+    assert "hunter2" not in repr(files)
+    assert len(files.settings) < 100, "Hadoop's own defaults need not travel"
