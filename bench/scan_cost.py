@@ -9,7 +9,8 @@ from __future__ import annotations
 from bench.common import PeakMemory, database, filled_table, interleaved, median, report
 from headrace.database import Database
 from headrace.state.layout import Layout
-from headrace.state.scan import Bounds, scan
+from headrace.state.predicates import Bounds
+from headrace.state.scan import scan
 
 SIZES = {"1m": 1_000_000, "20m": 20_000_000}
 WANTED = 100_000

@@ -75,6 +75,10 @@ class Relation:
     options: tuple[tuple[str, str], ...] = ()
     comment: str | None = None
     created_epoch: int = 0
+    creating: bool = False
+    """Still being filled: nothing can be read from it yet."""
+    parallelism: int = 0
+    """In how many partitions large work on it is done; 0 leaves it to the engine."""
 
     @property
     def visible_columns(self) -> tuple[Column, ...]:

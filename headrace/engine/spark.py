@@ -37,6 +37,7 @@ from headrace.errors import (
 )
 from headrace.sql.session import SPARK_SETTINGS
 from headrace.state.files import RESTORE
+from headrace.state.native import ONE_SPLIT_PER_TASK
 
 SESSION_SETTINGS = SPARK_SETTINGS | {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -107,8 +108,17 @@ def own_session(spark: SparkSession) -> SparkSession:
     # Spark's Python side logs every error that it raises; we raise it too, to somebody who can act on it.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     ship_package(spark)
+    return _session(spark, SESSION_SETTINGS)
+
+
+def sorted_session(spark: SparkSession) -> SparkSession:
+    """A session like :func:`own_session`'s whose scans keep the order of files, see :mod:`headrace.state.native`."""
+    return _session(spark, SESSION_SETTINGS | ONE_SPLIT_PER_TASK)
+
+
+def _session(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
     session = spark.newSession()
-    for name, value in SESSION_SETTINGS.items():
+    for name, value in settings.items():
         session.conf.set(name, value)
     parallelism = session.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(max(2, parallelism)))

@@ -33,6 +33,9 @@ class Files(Protocol):
     def open_output(self, path: str) -> AbstractContextManager[Any]:
         """A binary file to write. It is complete and durable when the block ends without an error."""
 
+    def make_durable(self, path: str) -> None:
+        """For a file that Spark wrote and closed."""
+
 
 @dataclass(frozen=True)
 class LocalFiles:
@@ -57,6 +60,13 @@ class LocalFiles:
             stream.flush()
             os.fsync(stream.fileno())
         sync_folder(folder)  # the file's name is durable only then
+
+    def make_durable(self, path: str) -> None:
+        full = self._full(path)
+        with open(full, "rb") as written:
+            os.fsync(written.fileno())
+        sync_folder(os.path.dirname(full))
+        sync_folder(os.path.dirname(os.path.dirname(full)))
 
     def _full(self, path: str) -> str:
         # As Hadoop writes it: nothing is percent-encoded.

@@ -65,6 +65,9 @@ class HadoopFiles:
             with _python_errors(java, where):
                 stream.close()
 
+    def make_durable(self, path: str) -> None:
+        """Nothing to do: what Hadoop has closed is as durable as the file system makes it."""
+
     def _path(self, java: Any, path: str) -> Any:
         return java.JClass("org.apache.hadoop.fs.Path")(f"{self.root}/{path}")
 

@@ -94,14 +94,5 @@ class Layout:
 
     @property
     def folder(self) -> str:
-        return f"data/{self.relation_id}"
-
-    @property
-    def sort_order(self) -> list[str]:
-        """Spark SQL's ORDER BY items for (vnode, pk)."""
-        items = [quote_spark(VNODE)]
-        for key in self.pk:
-            direction = "DESC" if key.descending else "ASC"
-            nulls = "FIRST" if key.nulls_first else "LAST"
-            items.append(f"{quote_spark(key.name)} {direction} NULLS {nulls}")
-        return items
+        # A replica of a relation's deltas (headrace/engine/replica.py) goes by the negative of its id.
+        return f"data/{self.relation_id}" if self.relation_id > 0 else f"replica/{-self.relation_id}"

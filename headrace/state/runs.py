@@ -69,6 +69,8 @@ class Run:
     last_epoch: int
     level: int = 0
     files: tuple[RunFile, ...] = ()
+    base: bool = False
+    """A chunk of a backfill: for every key in it, nothing older exists in any other run."""
 
     @property
     def rows(self) -> int:
@@ -101,7 +103,7 @@ class Run:
             "last_epoch": self.last_epoch,
             "level": self.level,
             "files": [file.to_json() for file in self.files],
-        }
+        } | ({"base": True} if self.base else {})
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Run:

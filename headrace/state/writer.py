@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from headrace.state.files import Files
 from headrace.state.layout import Layout
-from headrace.state.merge import MergeStream
+from headrace.state.merge import MergeStream, consolidate
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.sorting import in_order
 
@@ -200,19 +200,24 @@ class WriteDelta:
 
     ``sort`` is for deltas small enough to be held whole; without it the input should come sorted file by file, because
     a new file begins wherever a batch starts below the end of the one before.
+
+    ``net`` is for deltas of several epochs, which the wide rows then name: of each key only the change from before the
+    first to after the last is written, as of ``epoch``.
     """
 
     files: Files
     epoch: int
     outputs: tuple[Output, ...]
     sort: bool
+    net: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # A writer per branch: two branches of a union are each sorted, but not with each other.
         branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
         if self.sort:
             branches = [(output, output.branches) for output in self.outputs]
-        sinks = [_Sink(RunFileWriter(output.layout, self.files), output.layout) for output, _ in branches]
+        net_epoch = self.epoch if self.net else None
+        sinks = [_Sink(RunFileWriter(output.layout, self.files), output.layout, net_epoch) for output, _ in branches]
         try:
             for wide in self._tables(batches):
                 for sink, (output, names) in zip(sinks, branches, strict=True):
@@ -239,28 +244,34 @@ class WriteDelta:
             [struct.field(index) for index in range(struct.type.num_fields)],
             names=[struct.type.field(index).name for index in range(struct.type.num_fields)],
         )
+        # A relation with a distribution of its own (an index) brings its vnode; others have that of their input.
+        vnodes = rows[VNODE] if VNODE in rows.column_names else wide[VNODE]
         rows = rows.select(layout.names).cast(layout.row_schema)
-        return with_internal(rows, wide[VNODE], self.epoch, wide[WEIGHT])
+        if not self.net:
+            return with_internal(rows, vnodes, self.epoch, wide[WEIGHT])
+        rows = with_internal(rows, vnodes, self.epoch, wide[WEIGHT])
+        return rows.set_column(rows.schema.get_field_index(EPOCH), EPOCH, wide[EPOCH].cast(pa.int64()))
 
 
 class _Sink:
     """Sorts and consolidates what comes, then writes it: a retraction may end one batch, its put begin the next."""
 
-    def __init__(self, writer: RunFileWriter, layout: Layout):
+    def __init__(self, writer: RunFileWriter, layout: Layout, net_epoch: int | None = None):
         self.writer, self.layout = writer, layout
-        self._stream = MergeStream([VNODE, *layout.key_names], "consolidate")
+        self._net_epoch = net_epoch
+        self._stream = MergeStream([VNODE, *layout.key_names], "consolidate" if net_epoch is None else "merge")
         self._last_key: bytes | None = None
 
     def push(self, rows: pa.Table) -> None:
         if rows.num_rows == 0:
             return
         # Sorted already, unless this is one of the batches where Spark goes from one file to the next.
-        ordered = in_order(self.layout, rows, [WEIGHT])
+        ordered = in_order(self.layout, rows, [WEIGHT] if self._net_epoch is None else [EPOCH, WEIGHT])
         if self._last_key is not None and self.layout.bound(ordered, 0) < self._last_key:
             self._flush()  # the key that the stream holds back belongs before, not with what comes now
         self._last_key = self.layout.bound(ordered, ordered.num_rows - 1)
         for consolidated in self._stream.push(ordered):
-            self.writer.push(consolidated)
+            self._write(consolidated)
 
     def finish(self) -> list[RunFile]:
         self._flush()
@@ -268,7 +279,14 @@ class _Sink:
 
     def _flush(self) -> None:
         for consolidated in self._stream.finish():
-            self.writer.push(consolidated)
+            self._write(consolidated)
+
+    def _write(self, rows: pa.Table) -> None:
+        if self._net_epoch is not None:
+            epochs = pa.repeat(pa.scalar(self._net_epoch, pa.int64()), rows.num_rows)
+            rows = rows.set_column(rows.schema.get_field_index(EPOCH), EPOCH, epochs)
+            rows = consolidate(rows, [VNODE, *self.layout.key_names])
+        self.writer.push(rows)
 
 
 def with_internal(rows: pa.Table, vnodes: pa.ChunkedArray, epoch: int, weights: pa.ChunkedArray) -> pa.Table:

@@ -1,0 +1,98 @@
+"""Key ranges in Spark SQL, in the pk's own order.
+
+>>> from headrace.catalog import KeyColumn
+>>> from headrace.types import SqlType
+>>> layout = Layout(relation_id=1, columns=(("id", SqlType("integer")),), pk=(KeyColumn(name="id"),), distribution=())
+>>> range_predicate(layout, Bounds(after=(3, None), upto=(4, None)))
+'`_hr_vnode` >= 3 AND `_hr_vnode` <= 4'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.catalog import KeyColumn
+from headrace.state.layout import Layout
+from headrace.state.runs import VNODE, RunFile
+from headrace.types import quote_spark
+
+Edge = tuple[int, Sequence[Any] | None]
+"""A vnode and a pk in it; None for the pk is the vnode's very start (of a range's begin) or end (of its end)."""
+
+
+class Bounds:
+    """A half-open key range ``(after, upto]`` in (vnode, pk) order; None means unbounded."""
+
+    def __init__(self, after: Edge | None = None, upto: Edge | None = None):
+        self.after, self.upto = after, upto
+
+    def covers(self, layout: Layout, file: RunFile) -> bool:
+        codec = layout.codec
+        if self.after is not None:
+            vnode, key = self.after
+            if key is None and file.high < vnode.to_bytes(2, "big"):
+                return False
+            if key is not None and file.high <= codec.encode_with_vnode(vnode, key):
+                return False
+        if self.upto is None:
+            return True
+        vnode, key = self.upto
+        if key is None:
+            return file.low[:2] <= vnode.to_bytes(2, "big")
+        return file.low <= codec.encode_with_vnode(vnode, key)
+
+
+def range_predicate(layout: Layout, bounds: Bounds, within: str = "") -> str:
+    """``bounds`` in Spark SQL, over the stored columns; ``within`` is the struct that holds them, if one does."""
+    column = quote_spark(VNODE)
+    parts = []
+    if bounds.after is not None:
+        vnode, key = bounds.after
+        parts.append(f"{column} >= {vnode}")
+        if key is not None:
+            parts.append(f"({column} > {vnode} OR {beyond_key(layout, key, within)})")
+    if bounds.upto is not None:
+        vnode, key = bounds.upto
+        parts.append(f"{column} <= {vnode}")
+        if key is not None:
+            parts.append(f"({column} < {vnode} OR NOT {beyond_key(layout, key, within)})")
+    # Written as a conjunction, so that Parquet's statistics can prune on the vnode.
+    return " AND ".join(parts) or "TRUE"
+
+
+def beyond_key(layout: Layout, key: Sequence[Any], within: str = "") -> str:
+    """Whether a row's pk comes after a key, in the pk's own order."""
+    inner = "FALSE"
+    for key_column, value in reversed(list(zip(layout.pk, key, strict=True))):
+        inner = _beyond_column(layout, key_column, value, inner, within)
+    return f"({inner})"
+
+
+def _beyond_column(layout: Layout, key: KeyColumn, value: Any, inner: str, within: str) -> str:
+    column = f"{within}.{quote_spark(key.name)}" if within else quote_spark(key.name)
+    if value is None:
+        # Nothing sorts after NULL when NULLs come last; everything that is not NULL does when they come first.
+        beyond = f"{column} IS NOT NULL" if key.nulls_first else "FALSE"
+        return f"({beyond} OR ({column} IS NULL AND ({inner})))"
+    literal = spark_literal(value, layout.types[key.name].spark)
+    comparison = f"({column} IS NOT NULL AND {column} {'<' if key.descending else '>'} {literal})"
+    if not key.nulls_first:
+        comparison = f"({column} IS NULL OR {comparison})"
+    return f"({comparison} OR ({column} IS NOT NULL AND {column} = {literal} AND ({inner})))"
+
+
+def spark_literal(value: Any, spark_type: str) -> str:
+    """A Python value as a Spark SQL literal of a given type."""
+    if value is None:
+        return f"CAST(NULL AS {spark_type})"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if hasattr(value, "total_seconds"):
+        micros = round(value.total_seconds() * 1_000_000)
+        return f"make_dt_interval(0, 0, 0, CAST({micros} AS DECIMAL(20,0)) / 1000000)"
+    text = value if isinstance(value, str) else str(value)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'" if spark_type == "STRING" else f"CAST('{escaped}' AS {spark_type})"
