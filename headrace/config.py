@@ -105,6 +105,10 @@ _ALL = (
         description="merge runs in the background",
     ),
     Parameter(
+        name="paused", default=False, parse_text=parse_boolean, system=True,
+        description="nothing is read to fill views; PAUSE and RESUME set it. Tables take writes all the same",
+    ),
+    Parameter(
         name="implicit_flush", default=False, parse_text=parse_boolean,
         description="kept for RisingWave's scripts: a write is acknowledged when it is committed and visible, always",
     ),

@@ -165,5 +165,15 @@ class EpochFailed(HeadraceError):
     retryable = True
 
 
+class JobFailed(HeadraceError):
+    """A view could not be filled; the message says why."""
+
+    sqlstate = "55000"
+
+
+class JobCancelled(HeadraceError):
+    sqlstate = "57014"
+
+
 class EngineClosed(HeadraceError):
     sqlstate = "57P01"

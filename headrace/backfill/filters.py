@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.backfill.positions import Chunk, Positions
+from headrace.backfill.positions import DONE, Chunk, Positions
 from headrace.state.layout import Layout
 from headrace.state.predicates import Bounds, beyond_key
 from headrace.state.runs import VNODE
@@ -19,13 +19,13 @@ def covered(layout: Layout, positions: Positions, within: str = "") -> str:
     """Whether a row is at or before its position; ``within`` is the struct that holds the row, if one does."""
     if positions.done:
         return "TRUE"
-    vnode = quote_spark(VNODE)
+    column = quote_spark(VNODE)
     parts = [
-        f"{vnode} = {first}" if first == last else f"{vnode} BETWEEN {first} AND {last}"
-        for first, last in _stretches(positions.done_vnodes)
+        f"{column} = {first}" if first == last else f"{column} BETWEEN {first} AND {last}"
+        for first, last in _stretches(vnode for vnode, at in enumerate(positions.vnodes) if at is DONE)
     ]
     for number, key in sorted(positions.partial.items()):
-        parts.append(f"({vnode} = {number} AND NOT {beyond_key(layout, layout.codec.decode(key), within)})")
+        parts.append(f"({column} = {number} AND NOT {beyond_key(layout, layout.codec.decode(key), within)})")
     return f"({' OR '.join(parts)})" if parts else "FALSE"
 
 

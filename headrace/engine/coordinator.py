@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.config import PARAMETERS
+from headrace.engine.backfill import Backfills, Landing, failed
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.errors import EngineClosed, EpochFailed, Fenced, HeadraceError, StorageError
 from headrace.failpoints import failpoint
@@ -58,7 +60,7 @@ class Mutation:
 
 
 Request = Write | Mutation
-Evaluate = Callable[[Manifest, Sequence[Write], int], tuple[Manifest, list[Outcome]]]
+Evaluate = Callable[[Manifest, Sequence[Write], int, Sequence[Landing]], tuple[Manifest, list[Outcome]]]
 
 
 @dataclass
@@ -72,9 +74,16 @@ class EpochStats:
 
 class Coordinator:
     def __init__(
-        self, store: ManifestStore, manifest: Manifest, evaluate: Evaluate, on_commit: Callable[[Manifest], None]
+        self,
+        store: ManifestStore,
+        manifest: Manifest,
+        evaluate: Evaluate,
+        on_commit: Callable[[Manifest], None],
+        backfills: Backfills,
     ):
         self._store = store
+        self._backfills = backfills
+        backfills.on_ready = self._wake
         self._evaluate = evaluate
         self._on_commit = on_commit
         self.committed = manifest
@@ -110,6 +119,10 @@ class Coordinator:
 
     def mutate(self, apply: Mutate, describe: str) -> Any:
         return self.submit(Mutation(apply=apply, describe=describe)).result()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def flush(self) -> int:
         """Waits until everything asked for so far is committed; answers the epoch."""
@@ -156,16 +169,18 @@ class Coordinator:
 
     def _loop(self) -> None:
         while True:
+            self._launch_chunks()
             with self._changed:
-                if not self._queue and not self._waiting and not self._closing:
-                    self._changed.wait(self._parameter("barrier_interval") / 1000 if self._buffered else None)
+                if not self._queue and not self._waiting and not self._closing and not self._backfills.any_ready:
+                    self._changed.wait(self._patience())
                 if self._fault is not None:
                     return
                 if self._closing and not self._queue and not self._buffered:
                     return
                 writes, mutations = self._take()
             if not writes and not mutations and not self._buffered and not self._waiting:
-                continue  # an idle barrier costs nothing
+                if not self._backfills.any_ready:
+                    continue  # an idle barrier costs nothing
             started = time.perf_counter()
             try:
                 self._epoch(writes, mutations)
@@ -174,6 +189,21 @@ class Coordinator:
                 return
             self.stats.epochs += 1
             self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+
+    def _launch_chunks(self) -> None:
+        try:
+            self._backfills.launch(self._working, self.committed)
+        except HeadraceError as error:
+            log.error("a chunk could not be started: %s", error.message)
+        except Exception:  # a fault of ours must not kill the loop
+            log.exception("a chunk could not be started")
+
+    def _patience(self) -> float | None:
+        """How long the loop may sleep if nobody wakes it."""
+        until_barrier = self._parameter("barrier_interval") / 1000 if self._buffered else math.inf
+        until_launch = max(0.0, self._backfills.next_launch - time.monotonic())
+        soonest = min(until_barrier, until_launch)
+        return None if soonest == math.inf else soonest
 
     @property
     def _buffered(self) -> bool:
@@ -212,7 +242,7 @@ class Coordinator:
 
     def _epoch(self, writes: list[Write], mutations: list[Mutation]) -> None:
         epoch = self._working.epoch + 1
-        state = self._write(writes, epoch)
+        state = self._land(writes, epoch)
         for mutation in mutations:
             state = self._apply(mutation, state, epoch)
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
@@ -222,13 +252,41 @@ class Coordinator:
         if self._closing or self._working.epoch // frequency != self.committed.epoch // frequency:
             self._commit()
 
+    def _land(self, writes: list[Write], epoch: int) -> Manifest:
+        """The writes, together with the chunks that are ready. If that fails the writes are tried alone."""
+        if not self._backfills.any_ready or self._closing:
+            return self._write(writes, epoch)
+        landings, failures = self._backfills.ready(self._working)
+        for id, error in failures.items():
+            self._working = failed(self._working, id, error)
+        landings = [landing for landing in landings if landing.job_id not in failures]
+        if not landings:
+            return self._write(writes, epoch)
+        started = time.perf_counter()
+        state = self._working
+        try:
+            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, landings))
+        except HeadraceError as error:
+            if isinstance(error, Fenced):
+                raise
+            for id, reason in self._backfills.not_landed(landings, error, self._working).items():
+                self._working = failed(self._working, id, reason)
+            return self._write(writes, epoch)
+        self._backfills.landed(landings, epoch_seconds=time.perf_counter() - started)
+        self._waiting += [(write.future, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
+        return state
+
     def _write(self, writes: list[Write], epoch: int) -> Manifest:
         state = self._working
         if not writes:
             return state
         try:
-            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch))
+            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, ()))
         except HeadraceError as error:
+            if (blamed := getattr(error, "view_id", None)) is not None and str(blamed) in state.positions:
+                # A view that is only being made must not stand in the way of those who write.
+                self._working = failed(self._working, blamed, error)
+                return self._write(writes, epoch)
             if len(writes) == 1 or isinstance(error, Fenced):
                 self.stats.failed += 1
                 self._tell(writes[0].future, error)
@@ -280,6 +338,7 @@ class Coordinator:
             # What is in the buffer cannot be made durable: it is given up, and those who wait hear why.
             log.error("a commit failed: %s", error.message)
             self._working = self.committed
+            self._backfills.given_up(self.committed)
             waiting, self._waiting = self._waiting, []
             for future, _ in waiting:
                 self._tell(future, error)
@@ -292,6 +351,7 @@ class Coordinator:
                 answer.epoch = new.epoch
             if not future.cancelled():
                 future.set_result(answer)
+        self._backfills.committed(new)
         self._on_commit(new)
 
     def _commit_once(self, new: Manifest) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
 from headrace.config import PARAMETERS, find_parameter
+from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
 from headrace.engine.lock import WarehouseLock
@@ -44,8 +45,15 @@ class Engine:
             manifest = self._open(parameters or {})
             self.indexes = IndexCache(storage)
             self.frames = RelationFrames(self.spark, storage.uri(""))
-            self.evaluator = WriteEvaluator(self.spark, storage, self.indexes)
-            self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed)
+            self.backfills = Backfills(
+                self.spark,
+                storage,
+                self.indexes,
+                barrier_interval=lambda: self.parameter("barrier_interval") / 1000,
+                paused=lambda: self.parameter("paused"),
+            )
+            self.evaluator = WriteEvaluator(self.spark, storage, self.indexes, self.backfills)
+            self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed, self.backfills)
             self.maintenance = Maintenance(self)
         except BaseException:
             self._lock.release()
@@ -74,7 +82,7 @@ class Engine:
         # What a bulk write of a dead engine left; nothing names it. Its executors may still write there: VACUUM will
         # come again.
         with contextlib.suppress(StorageError, FileNotFoundError):
-            self.storage.delete(["staging"])
+            self.storage.delete(["staging", "replica"])
         return opened
 
     # --- for sessions ------------------------------------------------------------------------------------------
@@ -156,12 +164,14 @@ class Engine:
 
     def close(self) -> None:
         self.maintenance.stop()
+        self.backfills.stop()
         self.coordinator.close()
         self._lock.release()
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
         self.maintenance.stop()
+        self.backfills.stop()
         self.coordinator.abandon()
         self._lock.release()
 

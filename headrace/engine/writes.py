@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
+from headrace.engine.backfill import Backfills, Landing, jobs_of, new_runs
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import (
     NEW_ROW,
@@ -32,7 +32,7 @@ from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, lookup
 from headrace.state.manifest import Manifest
-from headrace.state.runs import VNODE, Run, RunFile
+from headrace.state.runs import VNODE, RunFile
 from headrace.state.storage import Storage
 
 SMALL_PLAN_BYTES = 64 << 20
@@ -43,15 +43,18 @@ _PARTITION_IDS = 1 << 33
 
 
 class WriteEvaluator:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, backfills: Backfills):
         self._spark = spark
+        self._backfills = backfills
         self._files = storage.files
         self._indexes = indexes
         self._bulk = BulkWriter(spark, storage, indexes)
         self.deriver = Deriver(spark, self._files)
         self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace-tables")
 
-    def __call__(self, state: Manifest, writes: Sequence[Write], epoch: int) -> tuple[Manifest, list[Outcome]]:
+    def __call__(
+        self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing] = ()
+    ) -> tuple[Manifest, list[Outcome]]:
         use_pool(self._spark, "epochs")
         by_table: dict[int, list[int]] = {}
         for position, write in enumerate(writes):
@@ -74,19 +77,19 @@ class WriteEvaluator:
             for position, answer in zip(positions, answers, strict=True):
                 outcomes[position] = answer
         failpoint("before_write")
+        late = self._backfills.late_deltas(state, landings)
+        state = self._backfills.land(state, landings)
         with spark_errors("writing an epoch"):
-            written = self.deriver.write(state.catalog, deltas, epoch=epoch)
+            written = self.deriver.write(state.catalog, deltas, epoch=epoch, jobs=jobs_of(state), late=late)
         failpoint("after_write")
-        return dataclasses.replace(add_runs(state, written, epoch), offsets=offsets), outcomes
-
-
-def add_runs(state: Manifest, written: dict[int, list[RunFile]], epoch: int) -> Manifest:
-    runs = dict(state.runs)
-    for relation_id, files in written.items():
-        if files:
-            run = Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, level=0, files=tuple(files))
-            runs[relation_id] = (*runs.get(relation_id, ()), run)
-    return dataclasses.replace(state, runs=runs)
+        runs = dict(state.runs)
+        # What a chunk missed comes before what this epoch does, and is of the epoch before.
+        for at, by_relation in ((epoch - 1, written.late), (epoch, written.files)):
+            for relation_id, files in by_relation.items():
+                runs[relation_id] = new_runs(runs.get(relation_id, ()), files, at)
+        state = dataclasses.replace(state, runs=runs, offsets=offsets)
+        self._backfills.record(state, written, epoch)
+        return state, outcomes
 
 
 class _Table:

@@ -22,7 +22,9 @@ from sqlglot import exp
 from headrace.errors import Unsupported
 from headrace.plan.nodes import Expression, Filter, Node, Project, Scan, UnionAll
 from headrace.sql.expressions import Expressions
+from headrace.state.layout import Layout
 from headrace.state.runs import VNODE, WEIGHT
+from headrace.state.vnode import spark_expression
 from headrace.types import SqlType, quote_spark
 
 
@@ -51,6 +53,13 @@ class WideQuery:
         self._level_of[name] = level + 1
         self._known[input, expression] = name
         return name
+
+    def with_vnode(self, branch: str, layout: Layout) -> str:
+        """The rows with a vnode of their own, for a relation that is not distributed like its input."""
+        names = [quote_spark(name) for name in layout.names]
+        fields = ", ".join(f"{branch}.{name} AS {name}" for name in names)
+        vnode = spark_expression(layout.distribution, within=branch)
+        return self.add(branch, f"CASE WHEN {branch} IS NOT NULL THEN struct({fields}, {vnode} AS {VNODE}) END")
 
     def apply(self, delta: DataFrame, wanted: Iterable[str], internal: Sequence[str] = (VNODE, WEIGHT)) -> DataFrame:
         """The wide rows: vnode, weight (and epoch, if asked for) and the wanted struct columns."""

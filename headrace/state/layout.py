@@ -85,6 +85,10 @@ class Layout:
         """A delta's row in Spark's DDL: it belongs to one epoch, so it names none."""
         return ", ".join([self.row_ddl, *(f"{quote_spark(name)} {ddl}" for name, _, ddl in INTERNAL if name != EPOCH)])
 
+    def replica(self) -> Layout:
+        """For copies of the relation's deltas, which lie in a folder of their own."""
+        return dataclasses.replace(self, relation_id=-self.relation_id)
+
     def encode(self, rows: pa.Table) -> list[bytes]:
         """The (vnode, pk) of each row as bytes in the order of the state table."""
         return self.codec.encode_table(rows, self.key_names, vnodes=rows[VNODE].to_numpy())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.state.layout import Layout
@@ -19,6 +19,8 @@ from headrace.types import quote_spark
 
 BROADCAST_KILLERS = 1_000_000
 """Up to this many retractions are sent to every executor; beyond, the join is shuffled."""
+
+LARGE_FILE_ROWS = 1 << 16
 
 
 def scan(
@@ -52,25 +54,24 @@ def sorted_scan(
     large = reader.live(lambda file: file.rows >= LARGE_FILE_ROWS)
     small = reader.live(lambda file: file.rows < LARGE_FILE_ROWS)
     if large is not None and not reader.broadcasts:
-        large = _in_key_order(large, layout)
+        large = large.sortWithinPartitions(*key_order(layout))
     if small is not None:
-        small = _in_key_order(small.coalesce(1), layout)
+        small = small.coalesce(1).sortWithinPartitions(*key_order(layout))
     parts = [part.selectExpr(*_columns(layout, True)) for part in (large, small) if part is not None]
     return None if not parts else parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
 
 
-LARGE_FILE_ROWS = 1 << 16
-
-
-def _in_key_order(frame: DataFrame, layout: Layout) -> DataFrame:
-    columns = [F.col(quote_spark(VNODE))]
+def key_order(layout: Layout, within: str = "") -> list[Column]:
+    """What to sort by for (vnode, pk) order; ``within`` is the struct that holds the columns, if one does."""
+    prefix = f"{within}." if within else ""
+    columns = [F.col(prefix + quote_spark(VNODE))]
     for key in layout.pk:
-        column = F.col(quote_spark(key.name))
+        column = F.col(prefix + quote_spark(key.name))
         if key.descending:
             columns.append(column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last())
         else:
             columns.append(column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last())
-    return frame.sortWithinPartitions(*columns)
+    return columns
 
 
 def _columns(layout: Layout, internal: bool) -> list[str]:

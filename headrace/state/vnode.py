@@ -30,11 +30,13 @@ _INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 
-def spark_expression(columns: Sequence[str]) -> str:
-    """A relation without distribution columns is a single slice."""
+def spark_expression(columns: Sequence[str], within: str = "") -> str:
+    """A relation without distribution columns is a single slice. ``within``: the struct that holds the columns."""
     if not columns:
         return "CAST(0 AS SMALLINT)"
-    return f"CAST(pmod(xxhash64({', '.join(map(quote_spark, columns))}), {VNODES}) AS SMALLINT)"
+    prefix = f"{within}." if within else ""
+    hashed = ", ".join(prefix + quote_spark(column) for column in columns)
+    return f"CAST(pmod(xxhash64({hashed}), {VNODES}) AS SMALLINT)"
 
 
 def vnode_of(values: Sequence[Any], types: Sequence[SqlType]) -> int:

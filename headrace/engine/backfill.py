@@ -1,0 +1,470 @@
+"""Filling views: which chunks are read, and how they land.
+
+Chunks are read by threads of their own while epochs go on. A chunk that is ready *lands* in the next epoch: the view
+gets the chunk's rows, what happened to them since (the late delta), and from then on the live delta up to the new
+position. So a barrier never waits for a read, and a read may take as long as several barriers. What decides is pure
+(:mod:`headrace.backfill`); positions are in the manifest, and what is in flight is in memory only.
+
+All methods but :meth:`Backfills.wait` and those of the reading threads are called by the epoch thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from headrace.backfill.chunks import next_chunk, remaining
+from headrace.backfill.filters import bounds_of
+from headrace.backfill.job import Job, Strategy, replica_needed_after
+from headrace.backfill.pacing import Policy, RateLimit, parse_policy
+from headrace.backfill.positions import Chunk, Positions, partitions
+from headrace.engine.chunks import ChunkReader, ReadChunk
+from headrace.engine.derive import LateDelta, Written
+from headrace.engine.replica import DeltaLog
+from headrace.engine.spark import use_pool
+from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
+from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache
+from headrace.state.manifest import Manifest
+from headrace.state.runs import Run, RunFile
+from headrace.state.storage import Storage
+
+log = logging.getLogger("headrace")
+
+READERS = 16
+"""Chunks that are read at the same time, of all jobs together."""
+
+LATE_ROWS = 500_000
+"""A chunk that has missed more changes than this is read again: taking them along would cost more."""
+
+ATTEMPTS = 3
+
+
+def jobs_of(state: Manifest) -> dict[int, Job]:
+    return {int(id): Job.from_json(data) for id, data in state.positions.items()}
+
+
+def with_job(state: Manifest, job: Job) -> Manifest:
+    return dataclasses.replace(state, positions=state.positions | {str(job.id): job.to_json()})
+
+
+def without_job(state: Manifest, id: int) -> Manifest:
+    positions = {key: data for key, data in state.positions.items() if key != str(id)}
+    return dataclasses.replace(state, positions=positions)
+
+
+@dataclass(kw_only=True, eq=False)
+class Flight:
+    """A chunk that is being read, or waits for its epoch."""
+
+    job_id: int
+    upstream_id: int
+    strategy: Strategy
+    chunk: Chunk
+    snapshot: int
+    """The epoch that it is read as of."""
+    future: Future[ReadChunk]
+
+    @property
+    def open_ended(self) -> bool:
+        """Where it will end is known only when it is read."""
+        return self.chunk.limit is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landing:
+    flight: Flight
+    read: ReadChunk
+    late_files: tuple[RunFile, ...]
+
+    @property
+    def job_id(self) -> int:
+        return self.flight.job_id
+
+
+@dataclass(kw_only=True)
+class _Pace:
+    """What is measured of a job; lost with the process, and measured again."""
+
+    text: str
+    policy: Policy
+    limit: RateLimit
+    failures: int = 0
+    recent: list[tuple[float, int]] = field(default_factory=list)
+    """When how many rows landed, for rows/s."""
+
+
+class Backfills:
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        indexes: IndexCache,
+        *,
+        barrier_interval: Callable[[], float],
+        paused: Callable[[], bool],
+    ):
+        self._spark, self._indexes = spark, indexes
+        self._reader = ChunkReader(spark, storage)
+        self._barrier_interval, self._paused = barrier_interval, paused
+        self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-chunks")
+        self._group = f"headrace-backfill-{uuid.uuid4().hex}"
+        self._flights: list[Flight] = []
+        self._paces: dict[int, _Pace] = {}
+        self._log = DeltaLog()
+        self._waiting: dict[int, list[Future]] = {}
+        self._lock = threading.Lock()
+        self._stopping = False
+        self.on_ready: Callable[[], None] = lambda: None
+        self.next_launch = math.inf
+        """When a rate limit lets a job go on, in seconds of time.monotonic()."""
+
+    # --- launching ---------------------------------------------------------------------------------------------
+
+    def launch(self, working: Manifest, committed: Manifest) -> None:
+        """Starts to read what may be read now."""
+        self.next_launch = math.inf
+        if self._stopping or not working.positions:
+            return
+        jobs = jobs_of(working)
+        self._drop_stale(jobs)
+        if self._paused():
+            return
+        for job in jobs.values():
+            if job.error is None and not job.paused:
+                self._launch_job(job, working, committed)
+
+    def _launch_job(self, job: Job, working: Manifest, committed: Manifest) -> None:
+        snapshot = job.snapshot(committed_epoch=committed.epoch, last_epoch=working.epoch)
+        if snapshot is None:
+            return
+        state = committed if job.strategy == "arrangement" else working
+        pace = self._pace(job)
+        at_once = job.parallelism + 1 if job.rate_limit is None else 1
+        for upstream_id in job.open_inputs:
+            sources: list | None = None
+            while self._in_flight(job.id) < at_once:
+                now = time.monotonic()
+                budget = min(pace.policy.budget(), pace.limit.allowance(now))
+                if budget <= 0:
+                    self.next_launch = min(self.next_launch, pace.limit.ready_at(now))
+                    return
+                if sources is None:
+                    sources = self._groups(state, upstream_id)
+                chunk = self._next(job, upstream_id, sources, budget)
+                if chunk is None:
+                    break
+                pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
+                self._start(job, upstream_id, chunk, snapshot, working, state)
+
+    def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> Chunk | None:
+        """The next chunk of the partition that has the fewest in flight."""
+        planned = self._planned(job, upstream_id)
+        mine = [each for each in self._flights if each.job_id == job.id and each.upstream_id == upstream_id]
+        shares = []
+        for number, vnodes in enumerate(partitions(job.parallelism)):
+            inside = [each for each in mine if each.chunk.first_vnode in vnodes]
+            if not any(each.open_ended for each in inside):
+                shares.append((len(inside), number, vnodes))
+        for _, _, vnodes in sorted(shares, key=lambda share: share[:2]):
+            if (chunk := next_chunk(planned, vnodes, sources, budget)) is not None:
+                return chunk
+        return None
+
+    def _planned(self, job: Job, upstream_id: int) -> Positions:
+        """The positions when all that is in flight has landed."""
+        positions = job.inputs[upstream_id].positions
+        for flight in self._flights:
+            if (flight.job_id, flight.upstream_id) == (job.id, upstream_id) and not flight.open_ended:
+                positions = positions.advance(flight.chunk)
+        return positions
+
+    def _start(
+        self, job: Job, upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
+    ) -> None:
+        catalog = working.catalog
+        view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
+        runs = state.runs.get(upstream_id, ())
+
+        def read() -> ReadChunk:
+            context = self._spark.sparkContext
+            context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
+            use_pool(self._spark, "backfill")
+            return self._reader.read(catalog, view, upstream, runs, chunk, epoch=snapshot)
+
+        future = self._pool.submit(read)
+        flight = Flight(
+            job_id=job.id, upstream_id=upstream_id, strategy=job.strategy, chunk=chunk, snapshot=snapshot, future=future
+        )
+        self._flights.append(flight)
+        future.add_done_callback(lambda _: self.on_ready())
+
+    def _groups(self, state: Manifest, upstream_id: int) -> list:
+        return [self._indexes.get(file).groups for run in state.runs.get(upstream_id, ()) for file in run.files]
+
+    def _in_flight(self, job_id: int) -> int:
+        return sum(flight.job_id == job_id for flight in self._flights)
+
+    def _pace(self, job: Job) -> _Pace:
+        text = f"{job.pacing} {job.rate_limit}"
+        pace = self._paces.get(job.id)
+        if pace is None or pace.text != text:
+            policy = parse_policy(job.pacing, barrier_interval=self._barrier_interval())
+            pace = _Pace(text=text, policy=policy, limit=RateLimit(job.rate_limit, now=time.monotonic()))
+            self._paces[job.id] = pace
+        return pace
+
+    def _drop_stale(self, jobs: dict[int, Job]) -> None:
+        """What no longer continues from where its job is: it was dropped, failed, or begun anew."""
+        kept: list[Flight] = []
+        planned: dict[tuple[int, int], Positions] = {}
+        for flight in self._flights:
+            job = jobs.get(flight.job_id)
+            if job is None or job.error is not None or flight.upstream_id not in job.inputs:
+                continue
+            key = (flight.job_id, flight.upstream_id)
+            positions = planned.get(key, job.inputs[flight.upstream_id].positions)
+            try:
+                after = positions.advance(flight.chunk)
+            except HeadraceError:
+                continue
+            planned[key] = positions if flight.open_ended else after
+            kept.append(flight)
+        self._flights = kept
+        for id in [id for id in self._paces if id not in jobs]:
+            del self._paces[id]
+
+    # --- landing -----------------------------------------------------------------------------------------------
+
+    @property
+    def any_ready(self) -> bool:
+        return any(flight.future.done() for flight in self._flights)
+
+    def ready(self, working: Manifest) -> tuple[list[Landing], dict[int, HeadraceError]]:
+        """What can land now, and the jobs that cannot go on, with the reason."""
+        jobs = jobs_of(working)
+        self._drop_stale(jobs)
+        landings: list[Landing] = []
+        failed: dict[int, HeadraceError] = {}
+        for flight in list(self._flights):
+            if not flight.future.done():
+                continue
+            job = jobs[flight.job_id]
+            positions = job.inputs[flight.upstream_id].positions
+            if (error := flight.future.exception()) is not None:
+                self._flights.remove(flight)
+                if (reason := self._failure(job, error)) is not None:
+                    failed[job.id] = reason
+                continue
+            read = flight.future.result()
+            if positions.of(read.chunk.first_vnode) != read.chunk.after:
+                continue  # an earlier chunk of the same partition is not ready
+            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.chunk)
+            if sum(file.rows for file in late) > LATE_ROWS:
+                self._flights.remove(flight)
+                self._pace(job).policy.landed(read.chunk.rows, math.inf, 0.0)  # smaller ones miss less
+                continue
+            jobs[job.id] = job.land(flight.upstream_id, read.chunk, read.chunk.rows)
+            landings.append(Landing(flight=flight, read=read, late_files=late))
+        return landings, failed
+
+    def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
+        pace = self._pace(job)
+        pace.failures += 1
+        reason = error if isinstance(error, HeadraceError) else HeadraceError(f"{type(error).__name__}: {error}")
+        if isinstance(error, DataError) or pace.failures >= ATTEMPTS:
+            return reason
+        log.warning('reading a chunk for "%s" failed and is tried again: %s', job.name, reason.message)
+        return None
+
+    def land(self, state: Manifest, landings: Sequence[Landing]) -> Manifest:
+        """The state with the chunks in it: positions moved on, and views that are complete made so."""
+        runs = dict(state.runs)
+        jobs = jobs_of(state)
+        for landing in landings:
+            flight, read = landing.flight, landing.read
+            job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+            groups = self._groups(state, flight.upstream_id)
+            jobs[job.id] = job.estimate(flight.upstream_id, remaining(job.inputs[flight.upstream_id].positions, groups))
+            if read.files:
+                run = Run(
+                    id=uuid.uuid4().hex,
+                    first_epoch=flight.snapshot,
+                    last_epoch=flight.snapshot,
+                    files=read.files,
+                    base=True,
+                )
+                runs[job.id] = (*runs.get(job.id, ()), run)
+        state = dataclasses.replace(state, runs=runs)
+        for job in {landing.job_id: jobs[landing.job_id] for landing in landings}.values():
+            state = finished(state, job) if job.done else with_job(state, job)
+        return state
+
+    def late_deltas(self, state: Manifest, landings: Sequence[Landing]) -> list[LateDelta]:
+        deltas = []
+        for landing in landings:
+            upstream = state.catalog.relations[landing.flight.upstream_id]
+            deltas.append(
+                LateDelta(
+                    view=state.catalog.relations[landing.job_id],
+                    upstream=upstream,
+                    bounds=bounds_of(Layout.of(upstream), landing.read.chunk),
+                    files=landing.late_files,
+                )
+            )
+        return deltas
+
+    def landed(self, landings: Sequence[Landing], *, epoch_seconds: float) -> None:
+        """Their epoch is done."""
+        now = time.monotonic()
+        for landing in landings:
+            self._flights.remove(landing.flight)
+            pace = self._paces.get(landing.job_id)
+            if pace is not None:
+                rows = landing.read.chunk.rows
+                pace.failures = 0
+                pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
+                pace.recent = [*pace.recent[-49:], (now, rows)]
+
+    def not_landed(
+        self, landings: Sequence[Landing], error: HeadraceError, state: Manifest
+    ) -> dict[int, HeadraceError]:
+        """Their epoch failed; answers the jobs to give up."""
+        failed = {}
+        jobs = jobs_of(state)
+        for landing in landings:
+            blamed = getattr(error, "view_id", None)
+            if blamed not in (None, landing.job_id):
+                continue
+            if (reason := self._failure(jobs[landing.job_id], error)) is not None:
+                failed[landing.job_id] = reason
+        return failed
+
+    # --- epochs ------------------------------------------------------------------------------------------------
+
+    def record(self, state: Manifest, written: Written, epoch: int) -> None:
+        """Keeps the deltas of an epoch for the chunks that were read before it."""
+        jobs = [job for job in jobs_of(state).values() if job.error is None] if state.positions else []
+        for strategy in ("arrangement", "no_shuffle"):
+            for upstream_id in {id for job in jobs if job.strategy == strategy for id in job.inputs}:
+                copied = strategy == "arrangement" and upstream_id not in written.bulk
+                files = (written.replicas if copied else written.files).get(upstream_id, ())
+                self._log.record(strategy, upstream_id, epoch, files)
+
+    def committed(self, manifest: Manifest) -> None:
+        """A checkpoint can be read: what it contains may leave the replica, and those who wait are told."""
+        snapshots = [flight.snapshot for flight in self._flights]
+        self._log.forget_upto(replica_needed_after(manifest.epoch, snapshots))
+        with self._lock:
+            waiting = list(self._waiting)
+        for id in waiting:
+            self._tell(id, manifest)
+
+    def given_up(self, committed: Manifest) -> None:
+        """The epochs since the last checkpoint could not be committed."""
+        self._flights = []
+        self._log.clear()
+
+    # --- for clients -------------------------------------------------------------------------------------------
+
+    def wait(self, id: int, manifest: Callable[[], Manifest]) -> Future:
+        """Done when the job is done and committed; an error if it failed, or was cancelled."""
+        future: Future = Future()
+        with self._lock:
+            self._waiting.setdefault(id, []).append(future)
+        self._tell(id, manifest())
+        return future
+
+    def _tell(self, id: int, manifest: Manifest) -> None:
+        data, relation = manifest.positions.get(str(id)), manifest.catalog.relations.get(id)
+        error: HeadraceError | None = None
+        if data is not None:
+            if data["error"] is None:
+                return
+            error = JobFailed(data["error"], hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it")
+        elif relation is None:
+            error = JobCancelled(f"job {id} was cancelled")
+        with self._lock:
+            futures = self._waiting.pop(id, [])
+        for future in futures:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    def rate(self, id: int) -> float | None:
+        """Rows per second over the last chunks."""
+        pace = self._paces.get(id)
+        if pace is None or len(pace.recent) < 2:
+            return None
+        span = pace.recent[-1][0] - pace.recent[0][0]
+        return sum(rows for _, rows in pace.recent[1:]) / span if span > 0 else None
+
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        yield from self._log.paths()
+        for flight in list(self._flights):
+            if flight.future.done() and flight.future.exception() is None:
+                yield from (file.path for file in flight.future.result().files)
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._spark.sparkContext.cancelJobGroup(self._group)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for id, futures in waiting.items():
+            for future in futures:
+                future.set_exception(JobCancelled(f"the database was closed; job {id} goes on when it is opened again"))
+
+
+def finished(state: Manifest, job: Job) -> Manifest:
+    """The view as complete: its chunks are one run from now on, because no two of them share a key."""
+    runs = state.runs.get(job.id, ())
+    chunks = [run for run in runs if run.base]
+    rest = tuple(run for run in runs if not run.base)
+    if chunks:
+        first = min(run.first_epoch for run in chunks)
+        whole = Run(
+            id=uuid.uuid4().hex,
+            first_epoch=first,
+            last_epoch=first,
+            level=1,
+            files=tuple(file for run in chunks for file in run.files),
+        )
+        rest = (whole, *rest)
+    relation = state.catalog.relations[job.id].replace(creating=False)
+    state = dataclasses.replace(state, catalog=state.catalog.update(relation), runs=state.runs | {job.id: rest})
+    return without_job(state, job.id)
+
+
+def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
+    """The job stopped, and its view empty: what is missing from now on could not be told from what is there."""
+    job = jobs_of(state).get(id)
+    if job is None:
+        return state
+    return restarted(state, job.replace(error=error.message))
+
+
+def restarted(state: Manifest, job: Job) -> Manifest:
+    inputs = {
+        key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
+    }
+    runs = {key: each for key, each in state.runs.items() if key != job.id}
+    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs))
+
+
+def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int) -> tuple[Run, ...]:
+    """The runs with another one, if it has rows."""
+    if not files:
+        return tuple(runs)
+    return (*runs, Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, files=tuple(files)))

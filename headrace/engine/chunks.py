@@ -1,0 +1,103 @@
+"""Reading a chunk of an upstream into a view that is being filled, on Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.backfill.filters import bounds_of
+from headrace.backfill.positions import Chunk, split
+from headrace.catalog import INDEX, Catalog, Relation
+from headrace.engine.plans import plan_of
+from headrace.engine.spark import sorted_session, spark_errors
+from headrace.failpoints import failpoint
+from headrace.operators.linear import WideQuery, branches, frames
+from headrace.state.layout import Layout
+from headrace.state.native import write_sorted
+from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
+from headrace.state.scan import key_order, scan, sorted_scan
+from headrace.state.storage import Storage
+from headrace.state.vnode import spark_expression
+from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
+from headrace.types import quote_spark
+
+SMALL_CHUNK = 50_000
+"""Up to so many stored rows a chunk is one Python task, which costs one job; larger ones are Spark's own, and two."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadChunk:
+    chunk: Chunk
+    """As read: cut, if there was a limit."""
+    files: tuple[RunFile, ...]
+    seconds: float
+
+
+class ChunkReader:
+    def __init__(self, spark: SparkSession, storage: Storage):
+        self._spark, self._storage = spark, storage
+        self._sorted = sorted_session(spark)
+
+    def read(
+        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, *, epoch: int
+    ) -> ReadChunk:
+        """Writes the view's rows of a chunk, as of ``epoch``, the one of the runs."""
+        started = time.perf_counter()
+        with spark_errors(f'filling {view.kind} "{view.name}"'):
+            if chunk.rows == 0:
+                files: list[RunFile] = []
+            elif chunk.rows <= SMALL_CHUNK:
+                chunk, files = self._read_small(catalog, view, upstream, runs, chunk, epoch)
+            else:
+                files = self._read_large(catalog, view, upstream, runs, chunk, epoch)
+        failpoint("after_chunk")
+        return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started)
+
+    def _read_small(
+        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, epoch: int
+    ) -> tuple[Chunk, list[RunFile]]:
+        source, layout = Layout.of(upstream), Layout.of(view)
+        bounds = bounds_of(source, chunk)
+        rows = scan(self._spark, self._storage.uri(""), source, runs, internal=True, bounds=bounds)
+        if chunk.limit is not None:
+            taken = rows.orderBy(*key_order(source)).limit(chunk.limit).toArrow().cast(source.stored_schema)
+            if taken.num_rows == chunk.limit:
+                chunk = chunk.cut(*split(source.bound(taken, taken.num_rows - 1)))
+            if taken.num_rows == 0:
+                return chunk, []
+            rows = self._spark.createDataFrame(taken, schema=source.spark_schema)
+        wide = WideQuery(columns=source.names)
+        found = branches(plan_of(view, catalog), {upstream.id: ["n0"]}, wide, layout.types)
+        if view.kind == INDEX:
+            found = [wide.with_vnode(branch, layout) for branch in found]
+        output = Output(layout=layout, branches=tuple(found))
+        body = WriteDelta(files=self._storage.files, epoch=epoch, outputs=(output,), sort=True)
+        lines = wide.apply(rows.coalesce(1), dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
+        return chunk, written_files(lines).get(view.id, [])
+
+    def _read_large(
+        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, epoch: int
+    ) -> list[RunFile]:
+        source, layout = Layout.of(upstream), Layout.of(view)
+        bounds = bounds_of(source, chunk)
+        rows = sorted_scan(self._sorted, self._storage.uri(""), source, runs, bounds, rows=chunk.rows)
+        if rows is None:
+            return []
+        parts = frames(plan_of(view, catalog), {upstream.id: rows}, layout.types)
+        combined: DataFrame | None = None
+        for part in parts:
+            stored = self._stored(part, view, layout, epoch)
+            combined = stored if combined is None else combined.unionAll(stored)
+        return [] if combined is None else write_sorted(combined, self._storage, layout)
+
+    def _stored(self, part: DataFrame, view: Relation, layout: Layout, epoch: int) -> DataFrame:
+        columns = [quote_spark(name) for name in layout.names]
+        vnode = spark_expression(layout.distribution) if view.kind == INDEX else quote_spark(VNODE)
+        rows = part.selectExpr(
+            *columns, f"{vnode} AS {VNODE}", f"CAST({epoch} AS BIGINT) AS {EPOCH}", f"CAST(1 AS TINYINT) AS {WEIGHT}"
+        )
+        # An index has an order of its own. Its chunk is sorted as one, so that it is one file and not many.
+        return rows.repartition(1).sortWithinPartitions(*key_order(layout)) if view.kind == INDEX else rows
