@@ -82,6 +82,11 @@ def test_splitting_never_fails_and_loses_no_code(text):
         assert statement in text and statement.strip() == statement
 
 
+@pytest.mark.parametrize("text", ["", " ", ";", "-- nothing", "/* nothing */ ;"])
+def test_nothing_is_no_statement(text):
+    assert parse(text) == []
+
+
 def test_the_text_of_a_statement_is_as_written():
     first, second = parse("  SELECT  1 ;\n -- note\n FLUSH ; ")
     assert (first.sql, second.sql) == ("SELECT  1", "FLUSH")
