@@ -139,6 +139,15 @@ class Show(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShowJobs(Statement):
+    """SHOW JOBS: all of them; SHOW JOB id: one; SHOW JOB id POSITIONS: how far it is, vnode by vnode."""
+
+    id: int | None = None
+    positions: bool = False
+    """Only with an id"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShowCreate(Statement):
     kind: str | None
     name: str
@@ -185,3 +194,64 @@ class Comment(Statement):
     name: str
     column: str | None = None
     text: str | None = None
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait(Statement):
+    """WAIT [relation]: until it has been filled, or until no job is left."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelJobs(Statement):
+    ids: tuple[int, ...]
+    """In the order written, none twice"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause(Statement):
+    """PAUSE JOB id; without a job, the whole engine."""
+
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Statement):
+    """RESUME JOB id; without a job, the whole engine."""
+
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetParallelism(Statement):
+    """ALTER <kind> name SET PARALLELISM = n"""
+
+    kind: str
+    """table, materialized view, index"""
+    name: str
+    parallelism: int | None
+    """None: ADAPTIVE, also written DEFAULT or 0"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetBackfillRateLimit(Statement):
+    """ALTER <kind> name SET BACKFILL_RATE_LIMIT = n"""
+
+    kind: str
+    """table, materialized view, index, source"""
+    name: str
+    limit: int | None
+    """Rows per second; 0 pauses; None: no limit, written DEFAULT or -1"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Statement):
+    """CHECK <kind> name: compare what is stored with what its definition gives."""
+
+    kind: str
+    """materialized view, index"""
+    name: str

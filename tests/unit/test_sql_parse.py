@@ -390,6 +390,8 @@ def test_explain_holds_the_statement():
         ("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "CREATE OR REPLACE MATERIALIZED VIEW"),
         ("ALTER TABLE t ADD COLUMN a INT", "ALTER TABLE ADD COLUMN is not supported yet"),
         ("ALTER TABLE t DROP COLUMN a", "ALTER TABLE DROP COLUMN is not supported yet"),
+        ("ALTER TABLE t SET SCHEMA s", "ALTER TABLE SET SCHEMA is not supported yet"),
+        ("ALTER TABLE t SET (a = 1)", "ALTER TABLE SET is not supported yet"),
         ("TRUNCATE t", "TRUNCATE is not supported"),
         ("COPY t FROM 'x'", "COPY is not supported"),
         ("GRANT ALL ON t TO u", "GRANT is not supported"),
