@@ -19,6 +19,7 @@ from headrace.sql import clauses, jobs
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser, fold
+from headrace.sql.indexes import create_index
 from headrace.sql.names import check_column_names, relation_name
 
 
@@ -47,6 +48,18 @@ def _create(p: Parser) -> Unfinished:
         return _create_materialized_view(p)
     if p._match_text_seq("VIEW"):
         return _create_view(p, replace)
+    if p._match_text_seq("INDEX"):
+        if replace:
+            raise Unsupported(
+                "CREATE OR REPLACE INDEX is not supported", hint="drop it first", position=p._prev.start + 1
+            )
+        return create_index(p)
+    if p._match_text_seq("UNIQUE", "INDEX"):
+        raise Unsupported(
+            "CREATE UNIQUE INDEX is not supported",
+            hint="only a primary key is unique",
+            position=p._tokens[p._index - 2].start + 1,
+        )
     what = p._curr.text.upper()
     if what in _NOT_CREATED:
         raise Unsupported(f"CREATE {what} is not supported yet", position=p._curr.start + 1)
@@ -54,8 +67,8 @@ def _create(p: Parser) -> Unfinished:
 
 
 _NOT_CREATED = {
-    "SOURCE", "SINK", "INDEX", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SECRET", "SUBSCRIPTION", "USER", "ROLE",
-    "TYPE", "SEQUENCE", "TRIGGER", "AGGREGATE", "EXTENSION", "UNIQUE", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
+    "SOURCE", "SINK", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SECRET", "SUBSCRIPTION", "USER", "ROLE", "TYPE",
+    "SEQUENCE", "TRIGGER", "AGGREGATE", "EXTENSION", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
 }  # fmt: skip
 
 
@@ -277,6 +290,9 @@ def _show(p: Parser) -> Unfinished:
         return partial(s.ShowJobs)
     if p._match_text_seq("JOB"):
         return jobs.show_job(p)
+    if p._match_text_seq("INDEXES", "FROM") or p._match_text_seq("INDEXES", "IN"):
+        table = clauses.relation(p)
+        return partial(s.ShowIndexes, table=table, like=clauses.string(p) if p._match(TokenType.LIKE) else None)
     for words, what in _SHOWN.items():
         if p._match_text_seq(*words.split()):
             if p._match_texts(("FROM", "IN")):

@@ -70,6 +70,30 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class IndexKey:
+    """A column that an index is sorted by. The parser has filled in the default: NULLs last in ASC, first in DESC."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateIndex(Statement):
+    name: str
+    table: str
+    """A table or a materialized view"""
+    keys: tuple[IndexKey, ...]
+    """No column twice: only its first mention sorts anything"""
+    include: tuple[str, ...] | None = None
+    """The other columns that it holds, without those of the key; None: all of the table"""
+    distributed_by: tuple[str, ...] = ()
+    """The first columns of the key, as many as given; empty: not said (RisingWave takes the first column)"""
+    if_not_exists: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
     kind: str
     """A kind of headrace.catalog: table, view, materialized view, index, source."""
@@ -135,6 +159,14 @@ class Compact(Statement):
 class Show(Statement):
     what: str
     """tables, sources, views, materialized views, indexes, parameters (also SHOW ALL)"""
+    like: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowIndexes(Statement):
+    """SHOW INDEXES FROM table: the indexes of one relation, with their columns."""
+
+    table: str
     like: str | None = None
 
 
