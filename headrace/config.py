@@ -48,6 +48,36 @@ def parse_positive(text: str) -> int:
     return int(text)
 
 
+def parse_parallelism(text: str) -> int | None:
+    """None: adaptive, which RisingWave also writes 0 or DEFAULT."""
+    folded = text.strip().lower()
+    if folded in ("adaptive", "default"):
+        return None
+    if not re.fullmatch(r"\d+", folded):
+        raise ValueError("a whole number or ADAPTIVE is expected")
+    return int(folded) or None
+
+
+def parse_rate_limit(text: str) -> int | None:
+    """Rows per second; None: no limit, which RisingWave also writes -1."""
+    folded = text.strip().lower()
+    if folded in ("default", "-1"):
+        return None
+    if not re.fullmatch(r"\d+", folded):
+        raise ValueError("a whole number of rows per second or DEFAULT is expected; 0 pauses")
+    return int(folded)
+
+
+def parse_pacing(text: str) -> str | int:
+    """adaptive, until_barrier, or a number of rows."""
+    folded = text.strip().lower()
+    if folded in ("adaptive", "until_barrier"):
+        return folded
+    if not re.fullmatch(r"\d+", folded) or int(folded) < 1:
+        raise ValueError("adaptive, until_barrier or a whole number of rows of at least 1 is expected")
+    return int(folded)
+
+
 def parse_epoch(text: str) -> int:
     if not re.fullmatch(r"\s*\d+\s*", text):
         raise ValueError("an epoch number is expected; 0 means the newest")
@@ -62,6 +92,14 @@ def parse_utc(text: str) -> str:
 
 def show_plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def show_parallelism(value: int | None) -> str:
+    return "adaptive" if value is None else str(value)
+
+
+def show_rate_limit(value: int | None) -> str:
+    return "default" if value is None else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +147,26 @@ _ALL = (
         description="nothing is read to fill views; PAUSE and RESUME set it. Tables take writes all the same",
     ),
     Parameter(
+        name="background_ddl", default=False, parse_text=parse_boolean,
+        description="CREATE MATERIALIZED VIEW and CREATE INDEX return at once and are filled in the background",
+    ),
+    Parameter(
+        name="streaming_parallelism", default=None, parse_text=parse_parallelism, show=show_parallelism,
+        description="how many tasks work on a new relation; adaptive (or 0) leaves it to the engine",
+    ),
+    Parameter(
+        name="backfill_rate_limit", default=None, parse_text=parse_rate_limit, show=show_rate_limit,
+        description="existing rows per second that fill a new relation; default (or -1) is no limit, 0 pauses",
+    ),
+    Parameter(
+        name="backfill_pacing", default="adaptive", parse_text=parse_pacing,
+        description="existing rows that one epoch takes: adaptive, until_barrier, or a number of rows",
+    ),
+    Parameter(
+        name="streaming_use_arrangement_backfill", default=True, parse_text=parse_boolean,
+        description="a new relation is filled with a parallelism of its own, not that of what it stands on",
+    ),
+    Parameter(
         name="implicit_flush", default=False, parse_text=parse_boolean,
         description="kept for RisingWave's scripts: a write is acknowledged when it is committed and visible, always",
     ),
@@ -122,7 +180,12 @@ _ALL = (
 
 PARAMETERS = {parameter.name: parameter for parameter in _ALL}
 
-_ALIASES = {"rw_implicit_flush": "implicit_flush", "barrier_interval_ms": "barrier_interval", "time zone": "timezone"}
+_ALIASES = {
+    "rw_implicit_flush": "implicit_flush",
+    "barrier_interval_ms": "barrier_interval",
+    "streaming_rate_limit": "backfill_rate_limit",  # its older name
+    "time zone": "timezone",
+}
 
 
 def find_parameter(name: str) -> Parameter:

@@ -6,18 +6,22 @@ order, is said in :mod:`headrace.sql.grammar`. Expressions, types and queries ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import Parser, fold, fold_name, parse_expression, print_sql
 from headrace.sql.names import check_column_names, relation_name
-from headrace.sql.statements import ColumnSpec
+from headrace.sql.statements import ColumnSpec, Statement
+
+Unfinished = Callable[..., Statement]
+"""A statement that lacks only its text."""
 
 # --- names ------------------------------------------------------------------------------------------------------
 
@@ -132,6 +136,8 @@ def with_options(p: Parser) -> tuple[tuple[str, str], ...]:
             key.append(identifier(p))
         if not p._match(TokenType.EQ):
             p.raise_error("expected =")
+        if key == ["backfill_order"] and p._match_text_seq("FIXED"):
+            return "backfill_order", f"FIXED({', '.join(order.text for order in fixed_order(p))})"
         return ".".join(key), value(p)
 
     options = p._parse_wrapped_csv(option)
@@ -139,6 +145,34 @@ def with_options(p: Parser) -> tuple[tuple[str, str], ...]:
         if sum(1 for other, _ in options if other == key) > 1:
             raise SqlSyntaxError(f'option "{key}" specified more than once')
     return tuple(options)
+
+
+class Before(NamedTuple):
+    """a -> b: a is filled before b."""
+
+    first: str
+    then: str
+    text: str
+    """As written"""
+
+
+def fixed_order(p: Parser) -> list[Before]:
+    """(a -> b, …), behind FIXED"""
+
+    def written(start: Token) -> str:
+        return p.sql[start.start : p._prev.end + 1]
+
+    def pair() -> Before:
+        start = p._curr
+        first = relation(p)
+        left = written(start)
+        if not p._match(TokenType.ARROW):
+            p.raise_error("expected ->")
+        start = p._curr
+        then = relation(p)
+        return Before(first, then, f"{left} -> {written(start)}")
+
+    return p._parse_wrapped_csv(pair)
 
 
 # --- CREATE TABLE -----------------------------------------------------------------------------------------------

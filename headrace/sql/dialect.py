@@ -476,7 +476,7 @@ def tokenize(text: str) -> list[Token]:
         tokens = _DIALECT.tokenize(text)
     except TokenError as error:
         raise SqlSyntaxError(f"syntax error: {str(error).splitlines()[0]}") from None
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):  # there may be no token at all
         if token.token_type == TokenType.IDENTIFIER and not token.text:
             raise SqlSyntaxError('zero-length delimited identifier at or near """"', position=token.start + 1)
         if following is not None and token.token_type in _STRINGS and following.token_type in _STRINGS:

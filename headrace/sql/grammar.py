@@ -15,12 +15,12 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
-from headrace.sql import clauses
+from headrace.sql import clauses, jobs
 from headrace.sql import statements as s
+from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser, fold
+from headrace.sql.indexes import create_index
 from headrace.sql.names import check_column_names, relation_name
-
-Unfinished = Callable[..., s.Statement]
 
 
 def statement(p: Parser) -> Unfinished:
@@ -48,6 +48,18 @@ def _create(p: Parser) -> Unfinished:
         return _create_materialized_view(p)
     if p._match_text_seq("VIEW"):
         return _create_view(p, replace)
+    if p._match_text_seq("INDEX"):
+        if replace:
+            raise Unsupported(
+                "CREATE OR REPLACE INDEX is not supported", hint="drop it first", position=p._prev.start + 1
+            )
+        return create_index(p)
+    if p._match_text_seq("UNIQUE", "INDEX"):
+        raise Unsupported(
+            "CREATE UNIQUE INDEX is not supported",
+            hint="only a primary key is unique",
+            position=p._tokens[p._index - 2].start + 1,
+        )
     what = p._curr.text.upper()
     if what in _NOT_CREATED:
         raise Unsupported(f"CREATE {what} is not supported yet", position=p._curr.start + 1)
@@ -55,8 +67,8 @@ def _create(p: Parser) -> Unfinished:
 
 
 _NOT_CREATED = {
-    "SOURCE", "SINK", "INDEX", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SECRET", "SUBSCRIPTION", "USER", "ROLE",
-    "TYPE", "SEQUENCE", "TRIGGER", "AGGREGATE", "EXTENSION", "UNIQUE", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
+    "SOURCE", "SINK", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SECRET", "SUBSCRIPTION", "USER", "ROLE", "TYPE",
+    "SEQUENCE", "TRIGGER", "AGGREGATE", "EXTENSION", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
 }  # fmt: skip
 
 
@@ -174,10 +186,15 @@ def _alter(p: Parser) -> Unfinished:
     name = clauses.relation(p)
     if p._match_text_seq("RENAME", "TO"):
         return partial(s.Rename, kind=kind, name=name, new_name=clauses.identifier(p))
+    setting = jobs.alter(p, kind, name)
+    if setting is not None:
+        return setting
     if not p._curr:
         p.raise_error("expected an action")
     action = [p._curr.text.upper()]
-    if p._next.token_type not in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN) and p._next:
+    # What follows is part of the action, unless it is a name: of a column, say. SET is followed by what to set.
+    names = (TokenType.L_PAREN,) if action == ["SET"] else (TokenType.VAR, TokenType.IDENTIFIER, TokenType.L_PAREN)
+    if p._next.token_type not in names and p._next:
         action.append(p._next.text.upper())
     raise Unsupported(f"ALTER {kind.upper()} {' '.join(action)} is not supported yet", position=p._curr.start + 1)
 
@@ -269,6 +286,13 @@ def _show(p: Parser) -> Unfinished:
         return partial(s.ShowCreate, kind=kind, name=clauses.relation(p))
     if p._match_text_seq("COLUMNS", "FROM"):
         return partial(s.Describe, name=clauses.relation(p))
+    if p._match_text_seq("JOBS"):
+        return partial(s.ShowJobs)
+    if p._match_text_seq("JOB"):
+        return jobs.show_job(p)
+    if p._match_text_seq("INDEXES", "FROM") or p._match_text_seq("INDEXES", "IN"):
+        table = clauses.relation(p)
+        return partial(s.ShowIndexes, table=table, like=clauses.string(p) if p._match(TokenType.LIKE) else None)
     for words, what in _SHOWN.items():
         if p._match_text_seq(*words.split()):
             if p._match_texts(("FROM", "IN")):
@@ -292,7 +316,7 @@ _SHOWN = {
 }
 
 _NOT_SHOWN = (
-    "SINKS", "FUNCTIONS", "CONNECTIONS", "DATABASES", "SCHEMAS", "CLUSTER", "JOBS", "PROCESSLIST", "SECRETS",
+    "SINKS", "FUNCTIONS", "CONNECTIONS", "DATABASES", "SCHEMAS", "CLUSTER", "PROCESSLIST", "SECRETS",
     "SUBSCRIPTIONS", "CURSORS", "COLUMNS",
 )  # fmt: skip
 
@@ -369,6 +393,11 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "FLUSH": lambda p: partial(s.Flush),
     "VACUUM": lambda p: partial(s.Vacuum),
     "COMPACT": _compact,
+    "CHECK": jobs.check,
+    "WAIT": jobs.wait,
+    "CANCEL": jobs.cancel,
+    "PAUSE": jobs.pause,
+    "RESUME": jobs.resume,
     **dict.fromkeys(
         ("BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "ABORT", "END", "SAVEPOINT"), _no_transactions
     ),
@@ -393,9 +422,7 @@ _REFUSED: dict[str, str | None] = {
     "CALL": None,
     "DO": None,
     "USE": None,
-    "WAIT": "FLUSH waits until everything is visible",
     "KILL": None,
-    "CANCEL": None,
     "RECOVER": None,
     "DISCARD": None,
     "LISTEN": None,

@@ -70,6 +70,30 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class IndexKey:
+    """A column that an index is sorted by. The parser has filled in the default: NULLs last in ASC, first in DESC."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateIndex(Statement):
+    name: str
+    table: str
+    """A table or a materialized view"""
+    keys: tuple[IndexKey, ...]
+    """No column twice: only its first mention sorts anything"""
+    include: tuple[str, ...] | None = None
+    """The other columns that it holds, without those of the key; None: all of the table"""
+    distributed_by: tuple[str, ...] = ()
+    """The first columns of the key, as many as given; empty: not said (RisingWave takes the first column)"""
+    if_not_exists: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
     kind: str
     """A kind of headrace.catalog: table, view, materialized view, index, source."""
@@ -139,6 +163,23 @@ class Show(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShowIndexes(Statement):
+    """SHOW INDEXES FROM table: the indexes of one relation, with their columns."""
+
+    table: str
+    like: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowJobs(Statement):
+    """SHOW JOBS: all of them; SHOW JOB id: one; SHOW JOB id POSITIONS: how far it is, vnode by vnode."""
+
+    id: int | None = None
+    positions: bool = False
+    """Only with an id"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShowCreate(Statement):
     kind: str | None
     name: str
@@ -185,3 +226,64 @@ class Comment(Statement):
     name: str
     column: str | None = None
     text: str | None = None
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait(Statement):
+    """WAIT [relation]: until it has been filled, or until no job is left."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelJobs(Statement):
+    ids: tuple[int, ...]
+    """In the order written, none twice"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause(Statement):
+    """PAUSE JOB id; without a job, the whole engine."""
+
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(Statement):
+    """RESUME JOB id; without a job, the whole engine."""
+
+    job_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetParallelism(Statement):
+    """ALTER <kind> name SET PARALLELISM = n"""
+
+    kind: str
+    """table, materialized view, index"""
+    name: str
+    parallelism: int | None
+    """None: ADAPTIVE, also written DEFAULT or 0"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetBackfillRateLimit(Statement):
+    """ALTER <kind> name SET BACKFILL_RATE_LIMIT = n"""
+
+    kind: str
+    """table, materialized view, index, source"""
+    name: str
+    limit: int | None
+    """Rows per second; 0 pauses; None: no limit, written DEFAULT or -1"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Statement):
+    """CHECK <kind> name: compare what is stored with what its definition gives."""
+
+    kind: str
+    """materialized view, index"""
+    name: str
