@@ -171,6 +171,16 @@ class JobFailed(HeadraceError):
     sqlstate = "55000"
 
 
+class ObjectNotReady(HeadraceError):
+    """It is there, but not complete."""
+
+    sqlstate = "55000"
+
+
+class UndefinedJob(HeadraceError):
+    sqlstate = "42704"
+
+
 class JobCancelled(HeadraceError):
     sqlstate = "57014"
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from headrace.backfill.chunks import next_chunk, remaining
+from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.job import Job, Strategy, replica_needed_after
 from headrace.backfill.pacing import Policy, RateLimit, parse_policy
-from headrace.backfill.positions import Chunk, Positions, partitions
+from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
 from headrace.engine.replica import DeltaLog
@@ -47,6 +47,9 @@ LATE_ROWS = 500_000
 """A chunk that has missed more changes than this is read again: taking them along would cost more."""
 
 ATTEMPTS = 3
+
+AT_ONCE = 2
+"""Chunks of a job in flight: while one is being planned, indexed or landed, the executors work on the other."""
 
 
 def jobs_of(state: Manifest) -> dict[int, Job]:
@@ -69,15 +72,18 @@ class Flight:
     job_id: int
     upstream_id: int
     strategy: Strategy
-    chunk: Chunk
+    parts: tuple[Chunk, ...]
+    """A part in each partition."""
     snapshot: int
     """The epoch that it is read as of."""
+    runs: tuple[Run, ...]
+    """What it is read from: these files must stay until it is read."""
     future: Future[ReadChunk]
 
     @property
     def open_ended(self) -> bool:
         """Where it will end is known only when it is read."""
-        return self.chunk.limit is not None
+        return any(part.limit is not None for part in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +155,7 @@ class Backfills:
             return
         state = committed if job.strategy == "arrangement" else working
         pace = self._pace(job)
-        at_once = job.parallelism + 1 if job.rate_limit is None else 1
+        at_once = AT_ONCE if job.rate_limit is None else 1
         for upstream_id in job.open_inputs:
             sources: list | None = None
             while self._in_flight(job.id) < at_once:
@@ -160,36 +166,40 @@ class Backfills:
                     return
                 if sources is None:
                     sources = self._groups(state, upstream_id)
-                chunk = self._next(job, upstream_id, sources, budget)
-                if chunk is None:
+                parts = self._next(job, upstream_id, sources, budget)
+                if not parts:
                     break
-                pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
-                self._start(job, upstream_id, chunk, snapshot, working, state)
+                pace.limit.take(sum(min(part.rows, part.limit or part.rows) for part in parts), now)
+                self._start(job, upstream_id, parts, snapshot, working, state)
 
-    def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> Chunk | None:
-        """The next chunk of the partition that has the fewest in flight."""
+    def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> tuple[Chunk, ...]:
+        """The next chunk: a part of every partition, or of one if the budget is too small to be divided."""
+        if any(each.open_ended for each in self._flights if each.job_id == job.id):
+            return ()
         planned = self._planned(job, upstream_id)
-        mine = [each for each in self._flights if each.job_id == job.id and each.upstream_id == upstream_id]
-        shares = []
-        for number, vnodes in enumerate(partitions(job.parallelism)):
-            inside = [each for each in mine if each.chunk.first_vnode in vnodes]
-            if not any(each.open_ended for each in inside):
-                shares.append((len(inside), number, vnodes))
-        for _, _, vnodes in sorted(shares, key=lambda share: share[:2]):
-            if (chunk := next_chunk(planned, vnodes, sources, budget)) is not None:
-                return chunk
-        return None
+        shares = [
+            vnodes for vnodes in partitions(job.parallelism) if any(planned.of(vnode) is not DONE for vnode in vnodes)
+        ]
+        if not shares:
+            return ()
+        if budget <= EXACT * len(shares):
+            chunk = next_chunk(planned, shares[0], sources, budget)
+            return () if chunk is None else (chunk,)
+        parts = [next_chunk(planned, vnodes, sources, budget // len(shares)) for vnodes in shares]
+        # The limit of a part is a wish to be kept small, not a need: its end is fixed, and reading all of it is right.
+        return tuple(dataclasses.replace(part, limit=None) for part in parts if part is not None)
 
     def _planned(self, job: Job, upstream_id: int) -> Positions:
         """The positions when all that is in flight has landed."""
         positions = job.inputs[upstream_id].positions
         for flight in self._flights:
             if (flight.job_id, flight.upstream_id) == (job.id, upstream_id) and not flight.open_ended:
-                positions = positions.advance(flight.chunk)
+                for part in flight.parts:
+                    positions = positions.advance(part)
         return positions
 
     def _start(
-        self, job: Job, upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
+        self, job: Job, upstream_id: int, parts: tuple[Chunk, ...], snapshot: int, working: Manifest, state: Manifest
     ) -> None:
         catalog = working.catalog
         view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
@@ -199,11 +209,17 @@ class Backfills:
             context = self._spark.sparkContext
             context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
-            return self._reader.read(catalog, view, upstream, runs, chunk, epoch=snapshot)
+            return self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot)
 
         future = self._pool.submit(read)
         flight = Flight(
-            job_id=job.id, upstream_id=upstream_id, strategy=job.strategy, chunk=chunk, snapshot=snapshot, future=future
+            job_id=job.id,
+            upstream_id=upstream_id,
+            strategy=job.strategy,
+            parts=parts,
+            snapshot=snapshot,
+            runs=runs,
+            future=future,
         )
         self._flights.append(flight)
         future.add_done_callback(lambda _: self.on_ready())
@@ -233,8 +249,10 @@ class Backfills:
                 continue
             key = (flight.job_id, flight.upstream_id)
             positions = planned.get(key, job.inputs[flight.upstream_id].positions)
+            after = positions
             try:
-                after = positions.advance(flight.chunk)
+                for part in flight.parts:
+                    after = after.advance(part)
             except HeadraceError:
                 continue
             planned[key] = positions if flight.open_ended else after
@@ -247,7 +265,14 @@ class Backfills:
 
     @property
     def any_ready(self) -> bool:
-        return any(flight.future.done() for flight in self._flights)
+        return any(flight.future.done() for flight in self._first_flights())
+
+    def _first_flights(self) -> list[Flight]:
+        """Of each input the chunk that lands next: they land in the order they were started in."""
+        first: dict[tuple[int, int], Flight] = {}
+        for flight in self._flights:
+            first.setdefault((flight.job_id, flight.upstream_id), flight)
+        return list(first.values())
 
     def ready(self, working: Manifest) -> tuple[list[Landing], dict[int, HeadraceError]]:
         """What can land now, and the jobs that cannot go on, with the reason."""
@@ -255,25 +280,28 @@ class Backfills:
         self._drop_stale(jobs)
         landings: list[Landing] = []
         failed: dict[int, HeadraceError] = {}
+        unready: set[tuple[int, int]] = set()
         for flight in list(self._flights):
-            if not flight.future.done():
+            key = (flight.job_id, flight.upstream_id)
+            if key in unready or not flight.future.done():
+                unready.add(key)
                 continue
             job = jobs[flight.job_id]
-            positions = job.inputs[flight.upstream_id].positions
             if (error := flight.future.exception()) is not None:
                 self._flights.remove(flight)
+                unready.add(key)
                 if (reason := self._failure(job, error)) is not None:
                     failed[job.id] = reason
                 continue
             read = flight.future.result()
-            if positions.of(read.chunk.first_vnode) != read.chunk.after:
-                continue  # an earlier chunk of the same partition is not ready
-            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.chunk)
+            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.parts)
             if sum(file.rows for file in late) > LATE_ROWS:
                 self._flights.remove(flight)
-                self._pace(job).policy.landed(read.chunk.rows, math.inf, 0.0)  # smaller ones miss less
+                unready.add(key)
+                self._pace(job).policy.landed(read.rows, math.inf, 0.0)  # smaller ones miss less
                 continue
-            jobs[job.id] = job.land(flight.upstream_id, read.chunk, read.chunk.rows)
+            for part in read.parts:
+                jobs[job.id] = jobs[job.id].land(flight.upstream_id, part, part.rows)
             landings.append(Landing(flight=flight, read=read, late_files=late))
         return landings, failed
 
@@ -292,7 +320,9 @@ class Backfills:
         jobs = jobs_of(state)
         for landing in landings:
             flight, read = landing.flight, landing.read
-            job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+            job = jobs[flight.job_id]
+            for part in read.parts:
+                job = job.land(flight.upstream_id, part, part.rows)
             groups = self._groups(state, flight.upstream_id)
             jobs[job.id] = job.estimate(flight.upstream_id, remaining(job.inputs[flight.upstream_id].positions, groups))
             if read.files:
@@ -317,7 +347,7 @@ class Backfills:
                 LateDelta(
                     view=state.catalog.relations[landing.job_id],
                     upstream=upstream,
-                    bounds=bounds_of(Layout.of(upstream), landing.read.chunk),
+                    bounds=tuple(bounds_of(Layout.of(upstream), part) for part in landing.read.parts),
                     files=landing.late_files,
                 )
             )
@@ -330,7 +360,7 @@ class Backfills:
             self._flights.remove(landing.flight)
             pace = self._paces.get(landing.job_id)
             if pace is not None:
-                rows = landing.read.chunk.rows
+                rows = landing.read.rows
                 pace.failures = 0
                 pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
                 pace.recent = [*pace.recent[-49:], (now, rows)]
@@ -413,6 +443,7 @@ class Backfills:
         """Files that no manifest names and that must stay."""
         yield from self._log.paths()
         for flight in list(self._flights):
+            yield from (file.path for run in flight.runs for file in run.files)
             if flight.future.done() and flight.future.exception() is None:
                 yield from (file.path for file in flight.future.result().files)
 

@@ -30,10 +30,14 @@ SMALL_CHUNK = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class ReadChunk:
-    chunk: Chunk
+    parts: tuple[Chunk, ...]
     """As read: cut, if there was a limit."""
     files: tuple[RunFile, ...]
     seconds: float
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
 
 
 class ChunkReader:
@@ -42,32 +46,47 @@ class ChunkReader:
         self._sorted = sorted_session(spark)
 
     def read(
-        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, *, epoch: int
+        self,
+        catalog: Catalog,
+        view: Relation,
+        upstream: Relation,
+        runs: Sequence[Run],
+        parts: Sequence[Chunk],
+        *,
+        epoch: int,
     ) -> ReadChunk:
-        """Writes the view's rows of a chunk, as of ``epoch``, the one of the runs."""
+        """Writes the view's rows of a chunk, which has a part in each of several partitions. ``epoch`` is the runs'."""
         started = time.perf_counter()
+        parts = tuple(parts)
+        rows = sum(part.rows for part in parts)
         with spark_errors(f'filling {view.kind} "{view.name}"'):
-            if chunk.rows == 0:
+            if rows == 0:
                 files: list[RunFile] = []
-            elif chunk.rows <= SMALL_CHUNK:
-                chunk, files = self._read_small(catalog, view, upstream, runs, chunk, epoch)
+            elif rows <= SMALL_CHUNK:
+                parts, files = self._read_small(catalog, view, upstream, runs, parts, epoch)
             else:
-                files = self._read_large(catalog, view, upstream, runs, chunk, epoch)
+                files = self._read_large(catalog, view, upstream, runs, parts, epoch)
         failpoint("after_chunk")
-        return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started)
+        return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started)
 
     def _read_small(
-        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, epoch: int
-    ) -> tuple[Chunk, list[RunFile]]:
+        self,
+        catalog: Catalog,
+        view: Relation,
+        upstream: Relation,
+        runs: Sequence[Run],
+        parts: tuple[Chunk, ...],
+        epoch: int,
+    ) -> tuple[tuple[Chunk, ...], list[RunFile]]:
         source, layout = Layout.of(upstream), Layout.of(view)
-        bounds = bounds_of(source, chunk)
+        bounds = [bounds_of(source, part) for part in parts]
         rows = scan(self._spark, self._storage.uri(""), source, runs, internal=True, bounds=bounds)
-        if chunk.limit is not None:
-            taken = rows.orderBy(*key_order(source)).limit(chunk.limit).toArrow().cast(source.stored_schema)
-            if taken.num_rows == chunk.limit:
-                chunk = chunk.cut(*split(source.bound(taken, taken.num_rows - 1)))
+        if len(parts) == 1 and (limit := parts[0].limit) is not None:
+            taken = rows.orderBy(*key_order(source)).limit(limit).toArrow().cast(source.stored_schema)
+            if taken.num_rows == limit:
+                parts = (parts[0].cut(*split(source.bound(taken, taken.num_rows - 1))),)
             if taken.num_rows == 0:
-                return chunk, []
+                return parts, []
             rows = self._spark.createDataFrame(taken, schema=source.spark_schema)
         wide = WideQuery(columns=source.names)
         found = branches(plan_of(view, catalog), {upstream.id: ["n0"]}, wide, layout.types)
@@ -76,20 +95,26 @@ class ChunkReader:
         output = Output(layout=layout, branches=tuple(found))
         body = WriteDelta(files=self._storage.files, epoch=epoch, outputs=(output,), sort=True)
         lines = wide.apply(rows.coalesce(1), dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
-        return chunk, written_files(lines).get(view.id, [])
+        return parts, written_files(lines).get(view.id, [])
 
     def _read_large(
-        self, catalog: Catalog, view: Relation, upstream: Relation, runs: Sequence[Run], chunk: Chunk, epoch: int
+        self,
+        catalog: Catalog,
+        view: Relation,
+        upstream: Relation,
+        runs: Sequence[Run],
+        parts: tuple[Chunk, ...],
+        epoch: int,
     ) -> list[RunFile]:
         source, layout = Layout.of(upstream), Layout.of(view)
-        bounds = bounds_of(source, chunk)
-        rows = sorted_scan(self._sorted, self._storage.uri(""), source, runs, bounds, rows=chunk.rows)
+        bounds = [bounds_of(source, part) for part in parts]
+        stored_rows = sum(part.rows for part in parts)
+        rows = sorted_scan(self._sorted, self._storage.uri(""), source, runs, bounds, rows=stored_rows)
         if rows is None:
             return []
-        parts = frames(plan_of(view, catalog), {upstream.id: rows}, layout.types)
         combined: DataFrame | None = None
-        for part in parts:
-            stored = self._stored(part, view, layout, epoch)
+        for branch in frames(plan_of(view, catalog), {upstream.id: rows}, layout.types):
+            stored = self._stored(branch, view, layout, epoch)
             combined = stored if combined is None else combined.unionAll(stored)
         return [] if combined is None else write_sorted(combined, self._storage, layout)
 

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import DataFrame
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
 from headrace.config import find_parameter
+from headrace.engine.backfill import with_job
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
-from headrace.engine.plans import describe_view, query_frame
-from headrace.engine.spark import spark_errors
-from headrace.engine.writes import add_runs
+from headrace.engine.jobs import job_options, new_job
+from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
 from headrace.errors import InvalidDefinition, InvalidParameterValue, WrongObjectKind
 from headrace.plan.keys import StreamKey
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
+from headrace.sql.dialect import parse_query
 from headrace.state.keys import KeyCodec
-from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
-from headrace.state.scan import scan
 from headrace.types import SqlType, quote_sql
 
 if TYPE_CHECKING:
@@ -107,30 +105,45 @@ class Definitions:
 
         return apply
 
-    def create_materialized_view(self, statement: ast.CreateMaterializedView) -> Mutate:
+    def create_materialized_view(self, statement: ast.CreateMaterializedView, variables: Mapping[str, Any]) -> Mutate:
+        """Answers the relation that is being filled, or a notice, or None if there was nothing to fill it with."""
+
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            with spark_errors(f'creating materialized view "{statement.name}"'):
-                relation, _ = self.materialized_view(statement, state, epoch)
-                catalog = state.catalog.add(relation)
-                inputs = [
-                    (upstream, self._live_rows(state, upstream))
-                    for upstream in catalog.in_order(relation.depends_on)
-                    if upstream.stored
-                ]
-                files = self._engine.evaluator.deriver.fill(catalog, relation, inputs, epoch=epoch)
-            return add_runs(dataclasses.replace(state, catalog=catalog), {relation.id: files}, epoch), None
+            relation, _ = self.materialized_view(statement, state, epoch)
+            return self._fill(relation, state, job_options(statement.options, variables), epoch)
 
         return apply
+
+    def create_index(self, statement: ast.CreateIndex, variables: Mapping[str, Any]) -> Mutate:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+            if statement.if_not_exists and state.catalog.find(statement.name) is not None:
+                return state, f'relation "{statement.name}" already exists, skipping'
+            relation, _ = self.index(statement, state, epoch)
+            return self._fill(relation, state, job_options(statement.options, variables), epoch)
+
+        return apply
+
+    def _fill(
+        self, relation: Relation, state: Manifest, options: dict[str, Any], epoch: int
+    ) -> tuple[Manifest, Relation | None]:
+        relation = relation.replace(parallelism=options["streaming_parallelism"] or 0)
+        catalog = state.catalog.add(relation)
+        rows = {id: sum(run.rows for run in runs) for id, runs in state.runs.items()}
+        job = new_job(self._engine, catalog, relation, options, rows=rows, epoch=epoch)
+        if not any(state.runs.get(id) for id in job.inputs):
+            return dataclasses.replace(state, catalog=catalog), None
+        relation = relation.replace(creating=True)
+        return with_job(dataclasses.replace(state, catalog=catalog.update(relation)), job), relation
 
     def materialized_view(
         self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int
     ) -> tuple[Relation, StreamKey]:
         """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
-        _check_options(statement)
         catalog = state.catalog
         bound = bind_query(statement.query, catalog)
+        refuse_unfinished(catalog, bound)
         names = _column_names(statement.name, statement.column_names, bound.output)
         bound, key, columns = describe_view(statement.query, catalog, names)
         relation = Relation(
@@ -148,20 +161,45 @@ class Definitions:
         )
         return relation, key
 
-    def _live_rows(self, state: Manifest, relation: Relation) -> DataFrame:
-        return scan(
-            self._engine.spark,
-            self._engine.storage.uri(""),
-            Layout.of(relation),
-            state.runs.get(relation.id, ()),
-            internal=True,
+    def index(self, statement: ast.CreateIndex, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
+        """A view of the table's columns in another order, with another distribution."""
+        catalog = state.catalog
+        table = catalog.get(statement.table, TABLE, MATERIALIZED_VIEW)
+        refuse_unfinished_relation(table)
+        keys = [table.column(key.name).name for key in statement.keys]
+        include = statement.include
+        if include is None:
+            include = tuple(column.name for column in table.visible_columns)
+        names = [*keys, *(table.column(name).name for name in include if name not in keys)]
+        query = parse_query(f"SELECT {', '.join(map(quote_sql, names))} FROM {quote_sql(table.name)}")
+        bound, key, columns = describe_view(query, catalog, names)
+        ordered = [
+            KeyColumn(name=each.name, descending=each.descending, nulls_first=each.nulls_first)
+            for each in statement.keys
+        ]
+        pk = (*ordered, *(each for each in key.pk if each.name not in keys))
+        relation = Relation(
+            id=catalog.next_id,
+            name=statement.name,
+            kind=INDEX,
+            columns=columns,
+            pk=pk,
+            distribution=statement.distributed_by or (keys[0],),
+            definition=statement.sql,
+            query=bound.text(),
+            depends_on=(table.id,),
+            options=statement.options,
+            created_epoch=epoch,
         )
+        KeyCodec.of(relation)  # refuses key types that have no order
+        return relation, dataclasses.replace(key, pk=pk, distribution=relation.distribution)
 
     # --- DROP, ALTER, COMMENT ----------------------------------------------------------------------------------
 
     def drop(self, statement: ast.Drop) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             catalog, runs, offsets, notices = state.catalog, dict(state.runs), dict(state.offsets), []
+            positions = dict(state.positions)
             for name in statement.names:
                 if statement.if_exists and catalog.find(name) is None:
                     notices.append(f'{statement.kind} "{name}" does not exist, skipping')
@@ -170,7 +208,9 @@ class Definitions:
                 for relation in gone:
                     runs.pop(relation.id, None)
                     offsets.pop(f"row_id:{relation.id}", None)
-            return dataclasses.replace(state, catalog=catalog, runs=runs, offsets=offsets), "; ".join(notices) or None
+                    positions.pop(str(relation.id), None)
+            changed = dataclasses.replace(state, catalog=catalog, runs=runs, offsets=offsets, positions=positions)
+            return changed, "; ".join(notices) or None
 
         return apply
 

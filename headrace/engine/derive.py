@@ -46,7 +46,7 @@ class LateDelta:
 
     view: Relation
     upstream: Relation
-    bounds: Bounds
+    bounds: tuple[Bounds, ...]
     files: tuple[RunFile, ...]
 
 
@@ -114,7 +114,8 @@ class Deriver:
     def _late_source(self, late: LateDelta) -> _Source:
         layout = Layout.of(late.upstream)
         paths = [f"{self._files.root}/{file.path}" for file in late.files]
-        frame = read_files(self._spark, paths, layout.spark_schema).where(range_predicate(layout, late.bounds))
+        within = " OR ".join(f"({range_predicate(layout, each)})" for each in late.bounds)
+        frame = read_files(self._spark, paths, layout.spark_schema).where(within)
         return _Source(
             frame=frame.coalesce(1),
             relation=late.upstream,

@@ -18,6 +18,7 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
+from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
@@ -55,6 +56,7 @@ class Engine:
             self.evaluator = WriteEvaluator(self.spark, storage, self.indexes, self.backfills)
             self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed, self.backfills)
             self.maintenance = Maintenance(self)
+            self.jobs = Jobs(self)
         except BaseException:
             self._lock.release()
             raise
@@ -106,6 +108,10 @@ class Engine:
 
     def frame(self, state: Manifest, relation_id: int) -> DataFrame:
         return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
+
+    @property
+    def default_parallelism(self) -> int:
+        return self.spark.sparkContext.defaultParallelism
 
     def write(self, table_id: int, change: Any) -> Any:
         return self.coordinator.submit(Write(table_id=table_id, change=change)).result()

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.spark import spark_errors, use_pool
@@ -21,7 +22,7 @@ from headrace.state.compaction import Choice, choose, whole
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import MergeRange, merge_ranges
-from headrace.state.runs import Run
+from headrace.state.runs import SIDECAR, Run
 from headrace.state.storage import TEMPORARY
 from headrace.state.store import DIRECTORY
 from headrace.state.vacuum import unreferenced
@@ -84,8 +85,16 @@ class Maintenance:
         for relation_id, runs in self._engine.committed.runs.items():
             if self._stopping:
                 return
-            if (choice := choose(runs)) is not None:
+            if (choice := self._choose(relation_id, runs)) is not None:
                 self._merge(relation_id, choice)
+
+    def _choose(self, relation_id: int, runs: Sequence[Run]) -> Choice | None:
+        if str(relation_id) not in self._engine.committed.positions:
+            return choose(runs)
+        # A view that is being filled: its chunks share no key, and become one run when it is complete. Only what
+        # live writes leave is merged; for each of its keys a chunk may lie below, whatever the epochs say.
+        choice = choose([run for run in runs if not run.base])
+        return None if choice is None else dataclasses.replace(choice, bottom=False)
 
     def compact(self, relation_id: int) -> bool:
         """Merges all runs of a relation now."""
@@ -136,8 +145,17 @@ class Maintenance:
         failpoint("after_prune")
         kept = [*engine.store.replay(oldest), engine.coordinator.working]
         now = time.time()
-        found = ((entry.name, entry.mtime) for folder in ("data", "staging") for entry in engine.storage.walk(folder))
-        doomed = unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)
+        found = (
+            (entry.name, entry.mtime)
+            for folder in ("data", "staging", "replica")
+            for entry in engine.storage.walk(folder)
+        )
+        in_flight = set(engine.backfills.paths_needed())
+        doomed = [
+            path
+            for path in unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)
+            if path.removesuffix(SIDECAR) not in in_flight
+        ]
         doomed += [
             f"{DIRECTORY}/{entry.name}"
             for entry in engine.storage.list(DIRECTORY)

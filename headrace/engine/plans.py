@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from headrace.catalog import Catalog, Column, Relation
 from headrace.engine.spark import spark_errors
+from headrace.errors import ObjectNotReady
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import StreamKey, stream_key
 from headrace.plan.nodes import Node
@@ -18,7 +19,7 @@ from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query
 from headrace.sql.translate import to_spark
 from headrace.state.manifest import Manifest
-from headrace.types import SqlType
+from headrace.types import SqlType, quote_sql
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -26,11 +27,25 @@ if TYPE_CHECKING:
 
 def query_frame(engine: Engine, state: Manifest, bound: BoundQuery) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text."""
+    refuse_unfinished(state.catalog, bound)
     with spark_errors("the query"):
         frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
         with engine.frames.named(frames) as names:
             frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
+
+
+def refuse_unfinished(catalog: Catalog, bound: BoundQuery) -> None:
+    for id in bound.relations:
+        refuse_unfinished_relation(catalog.relations[id])
+
+
+def refuse_unfinished_relation(relation: Relation) -> None:
+    if relation.creating:
+        raise ObjectNotReady(
+            f'{relation.kind} "{relation.name}" is still being created',
+            hint=f"SHOW JOBS shows how far it is; WAIT {quote_sql(relation.name)} waits for it",
+        )
 
 
 def describe_view(

@@ -11,7 +11,7 @@ of the upstream but what is committed. Without shuffle the upstream's own files 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from headrace.backfill.job import Strategy
 from headrace.backfill.positions import Chunk
@@ -26,11 +26,15 @@ class DeltaLog:
         if files := tuple(files):
             self._held.setdefault((strategy, upstream_id), []).append((epoch, files))
 
-    def since(self, strategy: Strategy, upstream_id: int, epoch: int, chunk: Chunk) -> tuple[RunFile, ...]:
+    def since(self, strategy: Strategy, upstream_id: int, epoch: int, parts: Sequence[Chunk]) -> tuple[RunFile, ...]:
         """The files of later epochs that may hold rows of a chunk."""
         entries = self._held.get((strategy, upstream_id), [])
         return tuple(
-            file for at, files in entries if at > epoch for file in files if chunk.overlaps(file.low, file.high)
+            file
+            for at, files in entries
+            if at > epoch
+            for file in files
+            if any(part.overlaps(file.low, file.high) for part in parts)
         )
 
     def forget_upto(self, epoch: int) -> None:
@@ -48,6 +52,6 @@ class DeltaLog:
             for _, files in list(entries):
                 yield from (file.path for file in files)
 
-    def _keep(self, wanted) -> None:
+    def _keep(self, wanted: Callable[[int], bool]) -> None:
         kept = {key: [entry for entry in entries if wanted(entry[0])] for key, entries in self._held.items()}
         self._held = {key: entries for key, entries in kept.items() if entries}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, KeyColumn, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
 from headrace.engine.changes import Outcome
+from headrace.engine.check import check
 from headrace.engine.coordinator import Mutate
 from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
@@ -24,7 +26,7 @@ from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse
 from headrace.sql.translate import to_spark
-from headrace.types import SqlType, quote_spark
+from headrace.types import SqlType, quote_spark, quote_sql
 
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
@@ -170,8 +172,93 @@ class Session:
 
     @run.register
     def _create_materialized_view(self, statement: ast.CreateMaterializedView) -> Result:
-        apply = self._definitions.create_materialized_view(statement)
-        return self._mutate(apply, "CREATE_MATERIALIZED_VIEW", statement.name)
+        apply = self._definitions.create_materialized_view(statement, self._all_variables())
+        return self._fill(apply, "CREATE_MATERIALIZED_VIEW", statement.name)
+
+    @run.register
+    def _create_index(self, statement: ast.CreateIndex) -> Result:
+        apply = self._definitions.create_index(statement, self._all_variables())
+        return self._fill(apply, "CREATE_INDEX", statement.name)
+
+    def _fill(self, apply: Mutate, tag: str, what: str) -> Result:
+        answer = self._engine.coordinator.mutate(apply, what)
+        result = Result(tag)
+        if isinstance(answer, Relation):
+            if self._variable("background_ddl"):
+                result.notice = f"it is filled in the background, as job {answer.id}: see SHOW JOBS"
+            else:
+                self._engine.jobs.wait_or_remove(answer)
+        elif isinstance(answer, str):
+            result.notice = answer
+        return result
+
+    # --- jobs --------------------------------------------------------------------------------------------------
+
+    @run.register
+    def _show_jobs(self, statement: ast.ShowJobs) -> Result:
+        if statement.positions:
+            rows = self._engine.jobs.positions(statement.id)
+            return self._rows("SHOW", [("Relation", TEXT), ("Vnode", BIGINT), ("Position", TEXT)], rows)
+        jobs = self._engine.jobs.list() if statement.id is None else [self._engine.jobs.progress(statement.id)]
+        columns = [
+            ("Id", BIGINT), ("Statement", TEXT), ("State", TEXT), ("Progress", TEXT), ("Rows", BIGINT),
+            ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT),
+        ]  # fmt: skip
+        return self._rows("SHOW", columns, [_job_line(job) for job in jobs])
+
+    @run.register
+    def _wait(self, statement: ast.Wait) -> Result:
+        self._engine.jobs.wait(statement.name)
+        return Result("WAIT")
+
+    @run.register
+    def _cancel(self, statement: ast.CancelJobs) -> Result:
+        cancelled = self._engine.jobs.cancel(statement.ids)
+        return self._rows("CANCEL_JOBS", [("Id", BIGINT)], [(id,) for id in cancelled])
+
+    @run.register
+    def _pause(self, statement: ast.Pause) -> Result:
+        return self._set_paused(statement.job_id, True)
+
+    @run.register
+    def _resume(self, statement: ast.Resume) -> Result:
+        return self._set_paused(statement.job_id, False)
+
+    def _set_paused(self, job_id: int | None, paused: bool) -> Result:
+        tag = "PAUSE" if paused else "RESUME"
+        if job_id is not None:
+            self._engine.jobs.pause(job_id, paused=paused)
+            return Result(tag)
+        setting = ast.SetParameter(sql=tag, name="paused", value=str(paused).lower(), system=True)
+        return self._mutate(self._definitions.set_system(setting), tag, "paused")
+
+    @run.register
+    def _set_parallelism(self, statement: ast.SetParallelism) -> Result:
+        self._engine.jobs.set_parallelism(statement)
+        return Result(f"ALTER_{statement.kind.upper().replace(' ', '_')}")
+
+    @run.register
+    def _set_rate_limit(self, statement: ast.SetBackfillRateLimit) -> Result:
+        result = Result(f"ALTER_{statement.kind.upper().replace(' ', '_')}")
+        result.notice = self._engine.jobs.set_rate_limit(statement)
+        return result
+
+    @run.register
+    def _check(self, statement: ast.Check) -> Result:
+        relation = self._engine.committed.catalog.get(statement.name, statement.kind)
+        columns, rows = check(self._engine, relation)
+        return self._rows("CHECK", columns, rows)
+
+    @run.register
+    def _show_indexes(self, statement: ast.ShowIndexes) -> Result:
+        catalog, matches = self._engine.committed.catalog, _like(statement.like)
+        table = catalog.get(statement.table)
+        rows = [
+            (each.name, table.name, ", ".join(_key_text(key) for key in each.pk), ", ".join(each.distribution))
+            for each in catalog.of_kind(INDEX)
+            if each.depends_on == (table.id,) and matches(each.name)
+        ]
+        return self._rows("SHOW", [("Name", TEXT), ("On", TEXT), ("Key", TEXT), ("Distributed By", TEXT)], rows)
 
     @run.register
     def _drop(self, statement: ast.Drop) -> Result:
@@ -204,6 +291,9 @@ class Session:
             parameter.parse(statement.value)
             self._variables[parameter.name] = statement.value
         return Result("SET_VARIABLE")
+
+    def _all_variables(self) -> dict[str, Any]:
+        return {name: self._variable(name) for name, parameter in PARAMETERS.items() if not parameter.system}
 
     def _variable(self, name: str) -> Any:
         parameter = PARAMETERS[name]
@@ -259,6 +349,25 @@ class Session:
 
     def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:
         return Result.of_rows(tag, columns, rows, self._engine.spark)
+
+
+def _key_text(key: KeyColumn) -> str:
+    return quote_sql(key.name) + (" DESC" if key.descending else "")
+
+
+def _job_line(job: dict[str, Any]) -> tuple:
+    rate, left = job["rows_per_second"], job["seconds_left"]
+    return (
+        job["id"],
+        job["statement"],
+        job["state"],
+        f"{job['fraction']:.1%}",
+        job["rows_read"],
+        job["rows_total"],
+        None if rate is None else round(rate),
+        None if left is None else str(datetime.timedelta(seconds=round(left))),
+        job["error"],
+    )
 
 
 def _explain_mode(frame: Any, name: str) -> Any:

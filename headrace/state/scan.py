@@ -30,11 +30,11 @@ def scan(
     runs: Iterable[Run],
     *,
     internal: bool = False,
-    bounds: Bounds | None = None,
+    bounds: Sequence[Bounds] = (),
     predicate: str | None = None,
 ) -> DataFrame:
-    """The live rows. ``internal`` keeps the vnode, epoch and weight columns; ``predicate`` must hold of key columns
-    only, because it prunes retractions too."""
+    """The live rows, of all or of some key ranges. ``internal`` keeps the vnode, epoch and weight columns;
+    ``predicate`` must hold of key columns only, because it prunes retractions too."""
     columns = _columns(layout, internal)
     reader = _Reader(spark, root, layout, runs, bounds, predicate)
     frame = reader.live(lambda file: True)
@@ -42,9 +42,9 @@ def scan(
 
 
 def sorted_scan(
-    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], bounds: Bounds, *, rows: int
+    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], bounds: Sequence[Bounds], *, rows: int
 ) -> DataFrame | None:
-    """The live rows of a range of about ``rows`` stored rows, in partitions that are each sorted; None if no file has
+    """The live rows of ranges of about ``rows`` stored rows, in partitions that are each sorted; None if no file has
     any.
 
     A large file is a partition or several of its own, in a session that reads one split per task. The small ones,
@@ -85,14 +85,14 @@ class _Reader:
         root: str,
         layout: Layout,
         runs: Iterable[Run],
-        bounds: Bounds | None,
+        bounds: Sequence[Bounds],
         predicate: str | None,
         killers: int | None = None,
     ):
         self._spark, self._root, self._layout, self._bounds = spark, root, layout, bounds
         self._runs = [run for run in runs if run.rows]
-        if bounds is not None:
-            within = range_predicate(layout, bounds)
+        if bounds:
+            within = " OR ".join(f"({range_predicate(layout, each)})" for each in bounds)
             predicate = within if predicate is None else f"({predicate}) AND ({within})"
         self._predicate = predicate
         self._killing = [run for run in self._runs if run.retractions]
@@ -117,7 +117,7 @@ class _Reader:
         return None if not parts else parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
 
     def _covered(self, file: RunFile) -> bool:
-        return self._bounds is None or self._bounds.covers(self._layout, file)
+        return not self._bounds or any(each.covers(self._layout, file) for each in self._bounds)
 
     def _read(
         self, runs: Sequence[Run], wanted: Callable[[RunFile], bool], where: str | None = None

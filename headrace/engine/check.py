@@ -1,0 +1,87 @@
+"""``CHECK MATERIALIZED VIEW v``: is it what its query says, at one committed epoch?
+
+The query is run as a batch over the relations it reads and compared with the rows that the view holds, duplicates
+counted. A view that is still being filled is compared over the part that its positions cover.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from headrace.backfill.filters import covered
+from headrace.catalog import Relation
+from headrace.engine.backfill import jobs_of
+from headrace.engine.jobs import inputs_of
+from headrace.engine.spark import spark_errors
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query
+from headrace.sql.translate import to_spark
+from headrace.state.layout import Layout
+from headrace.state.manifest import Manifest
+from headrace.state.scan import scan
+from headrace.types import SqlType, quote_spark
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+SHOWN = 20
+"""Differing rows that are listed."""
+
+_TEXT = SqlType("varchar")
+
+
+def check(engine: Engine, relation: Relation) -> tuple[list[tuple[str, SqlType]], list[tuple]]:
+    """One line that says "equal", or a line per differing row; the columns, and the lines."""
+    state = engine.committed
+    relation = state.catalog.relations[relation.id]
+    with spark_errors(f"checking {relation.name}"):
+        expected, actual = _expected(engine, state, relation), _actual(engine, state, relation)
+        missing, surplus = expected.exceptAll(actual), actual.exceptAll(expected)
+        differing = missing.selectExpr("'missing' AS difference", "*").unionAll(
+            surplus.selectExpr("'surplus' AS difference", "*")
+        )
+        rows = differing.limit(SHOWN + 1).collect()
+        if not rows:
+            return [("Check", _TEXT)], [(_equal(state, relation, actual.count()),)]
+    names = [column.name for column in relation.visible_columns]
+    lines = [
+        (row[0], ", ".join(f"{name}={value}" for name, value in zip(names, row[1:], strict=True)))
+        for row in rows[:SHOWN]
+    ]
+    if len(rows) > SHOWN:
+        lines.append(("…", "and more"))
+    return [("Difference", _TEXT), ("Row", _TEXT)], lines
+
+
+def _equal(state: Manifest, relation: Relation, rows: int) -> str:
+    job = jobs_of(state).get(relation.id)
+    part = "" if job is None else f", over the {job.fraction:.1%} that is filled"
+    return f"equal, {rows} rows at epoch {state.epoch}{part}"
+
+
+def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
+    job = jobs_of(state).get(relation.id)
+    frames = {}
+    for upstream in inputs_of(state.catalog, relation):
+        layout = Layout.of(upstream)
+        rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)
+        if job is not None:
+            rows = rows.where(covered(layout, job.inputs[upstream.id].positions))
+        frames[upstream.name] = rows.selectExpr(*map(quote_spark, layout.names))
+    bound = bind_query(parse_query(relation.query), state.catalog)
+    with engine.frames.named(frames) as names:
+        frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
+    columns = relation.visible_columns
+    return frame.toDF(*(f"c{number}" for number in range(len(columns)))).selectExpr(
+        *(f"CAST(c{number} AS {column.type.spark}) AS c{number}" for number, column in enumerate(columns))
+    )
+
+
+def _actual(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
+    layout = Layout.of(relation)
+    rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(relation.id, ()))
+    return rows.selectExpr(
+        *(f"{quote_spark(column.name)} AS c{number}" for number, column in enumerate(relation.visible_columns))
+    )

@@ -1,0 +1,249 @@
+"""Jobs: views and indexes that are being filled. What is asked of one is a mutation and takes effect at a barrier."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.backfill.job import Input, Job
+from headrace.backfill.order import check_order
+from headrace.backfill.positions import Positions, partitions
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
+from headrace.config import PARAMETERS
+from headrace.engine.backfill import jobs_of, restarted, with_job
+from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, UndefinedJob, Unsupported
+from headrace.sql import statements as ast
+from headrace.sql.jobs import backfill_order
+from headrace.state.layout import Layout
+from headrace.state.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+OPTIONS = ("backfill_rate_limit", "backfill_pacing", "streaming_parallelism", "streaming_use_arrangement_backfill")
+_SHORT = {"parallelism": "streaming_parallelism", "rate_limit": "backfill_rate_limit"}
+
+
+def job_options(options: tuple[tuple[str, str], ...], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What a new job is asked for: in WITH (…), or else by the session's variables."""
+    found = {name: variables[name] for name in OPTIONS} | {"backfill_order": ()}
+    for given, text in options:
+        name = _SHORT.get(given.lower(), given.lower())
+        if name == "backfill_order":
+            order = backfill_order(text)
+            found[name] = () if isinstance(order, str) else order
+        elif name in OPTIONS:
+            found[name] = PARAMETERS[name].parse(text)
+        else:
+            known = ", ".join(sorted((*OPTIONS, "backfill_order", *_SHORT)))
+            raise InvalidParameterValue(f'option "{given}" is not known', hint=f"these are: {known}")
+    return found
+
+
+def new_job(
+    engine: Engine,
+    catalog: Catalog,
+    relation: Relation,
+    options: dict[str, Any],
+    *,
+    rows: Mapping[int, int],
+    epoch: int,
+) -> Job:
+    """``rows``: how many there are in each stored relation."""
+    upstreams = inputs_of(catalog, relation)
+    names = {each.name: each.id for each in upstreams}
+    order = options["backfill_order"]
+    check_order(order, names)
+    arranged = options["streaming_use_arrangement_backfill"]
+    parallelism = options["streaming_parallelism"] or engine.default_parallelism
+    if not arranged:
+        of_upstreams = {each.parallelism or engine.default_parallelism for each in upstreams}
+        if options["streaming_parallelism"] not in (None, *of_upstreams) or len(of_upstreams) > 1:
+            raise Unsupported(
+                f'"{relation.name}" cannot have a parallelism of its own without arrangement backfill',
+                hint="SET streaming_use_arrangement_backfill = true, or leave the parallelism out",
+            )
+        parallelism = of_upstreams.pop()
+    partitions(parallelism)  # refuses what is not possible
+    return Job(
+        id=relation.id,
+        name=relation.name,
+        statement=relation.definition,
+        strategy="arrangement" if arranged else "no_shuffle",
+        parallelism=parallelism,
+        rate_limit=options["backfill_rate_limit"],
+        pacing=str(options["backfill_pacing"]),
+        order=tuple((names[first], names[then]) for first, then in order),
+        inputs={
+            each.id: Input(name=each.name, positions=Positions.start(), rows_total=rows.get(each.id, 0))
+            for each in upstreams
+        },
+        created_epoch=epoch,
+        started_at=time.time(),
+    )
+
+
+def inputs_of(catalog: Catalog, relation: Relation) -> list[Relation]:
+    """The stored relations that a view reads, plain views between them left out."""
+    return [each for each in catalog.in_order(relation.depends_on) if each.stored]
+
+
+class Jobs:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+
+    # --- requests ----------------------------------------------------------------------------------------------
+
+    def cancel(self, ids: tuple[int, ...]) -> list[int]:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, list[int]]:
+            cancelled = [id for id in ids if str(id) in state.positions]
+            for id in cancelled:
+                state = dropped(state, state.catalog.relations[id])
+            return state, cancelled
+
+        return self._engine.coordinator.mutate(apply, "CANCEL JOBS")
+
+    def pause(self, id: int, *, paused: bool) -> None:
+        def change(state: Manifest, job: Job) -> Manifest:
+            if paused or job.error is None:
+                return with_job(state, job.replace(paused=paused))
+            # It failed: what it has read is gone, and it begins anew.
+            return restarted(state, job.replace(paused=False, error=None, created_epoch=state.epoch + 1))
+
+        self._change(id, change, "PAUSE" if paused else "RESUME")
+
+    def set_rate_limit(self, statement: ast.SetBackfillRateLimit) -> str | None:
+        relation = self._engine.committed.catalog.get(statement.name, statement.kind)
+        if str(relation.id) not in self._engine.committed.positions:
+            return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
+        self._change(relation.id, lambda state, job: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER")
+        return None
+
+    def set_parallelism(self, statement: ast.SetParallelism) -> None:
+        wanted = statement.parallelism or 0
+        if wanted:
+            partitions(wanted)
+        actual = wanted or self._engine.default_parallelism
+
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
+            relation = state.catalog.get(statement.name, statement.kind)
+            jobs = jobs_of(state)
+            job = jobs.get(relation.id)
+            if job is not None and job.strategy == "no_shuffle" and actual != job.parallelism:
+                upstream = ", ".join(f'"{each.name}"' for each in job.inputs.values())
+                raise Unsupported(
+                    f'"{relation.name}" is filled without shuffle: its parallelism is that of {upstream}',
+                    hint=f"ALTER {upstream} SET PARALLELISM, which it follows, or create it with arrangement backfill",
+                )
+            catalog = state.catalog.update(relation.replace(parallelism=wanted))
+            state = dataclasses.replace(state, catalog=catalog)
+            if job is not None:
+                state = with_job(state, job.replace(parallelism=actual))
+            for other in jobs.values():
+                if other.strategy == "no_shuffle" and relation.id in other.inputs:
+                    state = with_job(state, other.replace(parallelism=actual))
+            return state, None
+
+        self._engine.coordinator.mutate(apply, "ALTER")
+
+    def _change(self, id: int, change: Callable[[Manifest, Job], Manifest], what: str) -> None:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
+            job = jobs_of(state).get(id)
+            if job is None:
+                raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
+            return change(state, job), None
+
+        self._engine.coordinator.mutate(apply, what)
+
+    # --- waiting -----------------------------------------------------------------------------------------------
+
+    def wait(self, name: str | None = None) -> None:
+        """Until a job, or every job there is now, is done."""
+        state = self._engine.committed
+        if name is None:
+            ids = [int(id) for id in state.positions]
+        else:
+            ids = [state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
+        for id in ids:
+            self.finished(id).result()
+
+    def finished(self, id: int) -> Any:
+        return self._engine.backfills.wait(id, lambda: self._engine.committed)
+
+    def wait_or_remove(self, relation: Relation) -> None:
+        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind."""
+        future = self.finished(relation.id)
+        try:
+            future.result()
+        except JobCancelled:
+            raise
+        except HeadraceError as error:
+            self.cancel((relation.id,))
+            raise type(error)(f'{relation.kind} "{relation.name}" was not created: {error.message}') from None
+        except BaseException:  # Ctrl-C
+            self.cancel((relation.id,))
+            raise
+
+    # --- looking -----------------------------------------------------------------------------------------------
+
+    def list(self) -> list[dict[str, Any]]:
+        """What there is to say about each job; cheap."""
+        state = self._engine.committed
+        return [self._progress(state, job) for job in jobs_of(state).values()]
+
+    def progress(self, id: int) -> dict[str, Any]:
+        state = self._engine.committed
+        job = jobs_of(state).get(id)
+        if job is None:
+            raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
+        return self._progress(state, job)
+
+    def positions(self, id: int) -> list[tuple[str, int, str]]:
+        """Where every vnode is, of each input."""
+        state = self._engine.committed
+        job = jobs_of(state).get(id)
+        if job is None:
+            raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
+        return [
+            (each.name, vnode, text)
+            for upstream_id, each in job.inputs.items()
+            for vnode, text in each.positions.describe(Layout.of(state.catalog.relations[upstream_id]).codec)
+        ]
+
+    def _progress(self, state: Manifest, job: Job) -> dict[str, Any]:
+        rate = self._engine.backfills.rate(job.id)
+        left = max(0, job.rows_total - job.rows_read)
+        described = job.state(committed_epoch=state.epoch)
+        if described == "running" and self._engine.parameter("paused"):
+            described = "paused"
+        return {
+            "id": job.id,
+            "name": job.name,
+            "statement": job.statement,
+            "state": described,
+            "error": job.error,
+            "strategy": job.strategy,
+            "parallelism": job.parallelism,
+            "rate_limit": job.rate_limit,
+            "fraction": job.fraction,
+            "rows_read": job.rows_read,
+            "rows_total": job.rows_total,
+            "rows_per_second": rate,
+            "seconds_left": left / rate if rate and described == "running" else None,
+            "started_at": job.started_at,
+            "inputs": {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()},
+        }
+
+
+def dropped(state: Manifest, relation: Relation) -> Manifest:
+    """Without a relation that nothing depends on, and all that is known of it."""
+    catalog, gone = state.catalog.drop(relation)
+    ids = {each.id for each in gone}
+    return dataclasses.replace(
+        state,
+        catalog=catalog,
+        runs={id: runs for id, runs in state.runs.items() if id not in ids},
+        positions={key: data for key, data in state.positions.items() if int(key) not in ids},
+    )
