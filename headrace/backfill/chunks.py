@@ -16,8 +16,8 @@ Where the bounds show that a vnode holds nothing more, it ends, and empty vnodes
 >>> str(next_chunk(Positions.start(4).advance(chunk), range(4), [base, changes], budget=15))
 'chunk (0:66 … 3]'
 
-Row counts are of stored rows. A chunk of rows that are all deleted is read and lands as an empty one, so a long gap of
-deletions is crossed at the speed of reading.
+Row counts are of stored rows. A chunk of rows that are all deleted is read and lands as an empty one: the position
+moves in a gap of deletions too.
 """
 
 from __future__ import annotations
@@ -44,11 +44,14 @@ _high = itemgetter(1)
 _low = itemgetter(0)
 
 
-def next_chunk(positions: Positions, vnodes: range, sources: Sequence[Sequence[Group]], budget: int) -> Chunk | None:
+def next_chunk(
+    positions: Positions, vnodes: range, sources: Sequence[Sequence[Group]], budget: int, *, reach: int = 0
+) -> Chunk | None:
     """The next chunk of these vnodes, or None if all are done. ``sources``: each file's groups, sorted.
 
     One contiguous range: it goes on into the following vnodes only while they are not started (after a rescale they
-    may be anywhere). Only as many groups are looked at as the budget needs.
+    may be anywhere). Only as many groups are looked at as the budget needs. ``reach``: so many stored rows may be
+    looked through for ``budget`` live ones, see :class:`headrace.backfill.pacing.Reach`.
     """
     if budget < 1:
         raise HeadraceError(f"a chunk of {budget} rows would make no progress")
@@ -62,7 +65,7 @@ def next_chunk(positions: Positions, vnodes: range, sources: Sequence[Sequence[G
     heads = _heads(rest, sources)
 
     rows, end = 0, None
-    while heads and (end is None or rows + heads[0][3] <= budget):
+    while heads and (end is None or rows + heads[0][3] <= max(budget, reach)):
         end, source, at, count = heads[0]
         rows += count
         groups = sources[source]

@@ -14,7 +14,8 @@ sized to the barrier. Three policies: a :class:`Fixed` number of rows; as many a
 >>> policy.budget()
 200000
 
-A :class:`RateLimit` caps all of them. It has no clock: the caller says what time it is.
+A :class:`RateLimit` caps all of them. It has no clock: the caller says what time it is. A :class:`Reach` keeps small
+chunks from starving where everything is deleted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections import deque
 from typing import Protocol
 
 from headrace.errors import InvalidParameterValue
@@ -30,6 +32,9 @@ START, LARGEST = 200_000, 4_000_000
 """Rows of the first chunk of a policy that measures, and of any."""
 
 UNLIMITED = sys.maxsize
+
+_TICK = 0.001
+"""No chunk is taken to be faster than this."""
 
 
 class Policy(Protocol):
@@ -62,22 +67,29 @@ class _Cost:
     def __init__(self):
         self.overhead, self.rate = 0.0, None
         self._last: tuple[int, float] | None = None
+        self._recent: deque[float] = deque(maxlen=8)
 
     def measured(self, rows: int, seconds: float) -> None:
-        if rows < 1 or seconds <= 0:
+        if rows < 1:
             return
-        if self._last is not None:
-            before, took = self._last
-            if abs(rows - before) * 5 >= max(rows, before):  # closer sizes say more about noise than about rows
-                slope = (seconds - took) / (rows - before)
-                self.overhead = min(max(seconds - max(slope, 0.0) * rows, 0.0), seconds * 0.99)
-                self._last = (rows, seconds)
-        else:
+        seconds = max(seconds, _TICK)
+        self._recent.append(seconds)
+        before, took = self._last or (0, 0.0)
+        if abs(rows - before) * 5 >= max(rows, before):  # closer sizes say more about noise than about rows
+            if self._last is not None:
+                slope = max((seconds - took) / (rows - before), 0.0)
+                # The fastest recent chunk had the overhead too, so a single slow one does not raise it.
+                self.overhead = min(max(seconds - slope * rows, 0.0), *self._recent)
             self._last = (rows, seconds)
-        self.rate = rows / (seconds - min(self.overhead, seconds * 0.99))
+        self.rate = rows / max(seconds - self.overhead, seconds / 100)
 
     def target(self, barrier_interval: float) -> float:
         return max(barrier_interval, 2 * self.overhead)
+
+
+def _too_small(rows: int, budget: int) -> bool:
+    """A chunk far below the budget (the end of a partition, a rate limit) proves nothing about larger ones."""
+    return rows * 2 < budget
 
 
 class UntilBarrier:
@@ -91,9 +103,9 @@ class UntilBarrier:
 
     def landed(self, rows: int, seconds: float, epoch_seconds: float) -> None:
         self._cost.measured(rows, seconds)
-        if self._cost.rate is not None:
-            time = self._cost.target(self._interval) - self._cost.overhead
-            self._budget = min(max(1, int(self._cost.rate * time)), LARGEST)
+        target = self._cost.target(self._interval)
+        if self._cost.rate is not None and not (_too_small(rows, self._budget) and seconds <= target):
+            self._budget = min(max(1, int(self._cost.rate * (target - self._cost.overhead))), LARGEST)
 
 
 class Adaptive:
@@ -111,8 +123,7 @@ class Adaptive:
         target = self._cost.target(self._interval)
         if longest > target:
             self._budget = max(1, self._budget // 2)
-        elif longest < 0.9 * target and rows * 2 >= self._budget:
-            # A chunk far below the budget (the end of a partition, a rate limit) proves nothing about larger ones.
+        elif longest < 0.9 * target and not _too_small(rows, self._budget):
             factor = min(2.0, target / longest) if longest > 0 else 2.0
             self._budget = min(max(self._budget + 1, int(self._budget * factor)), LARGEST)
 
@@ -178,3 +189,26 @@ class RateLimit:
     def _refilled(self, now: float) -> float:
         """A bucket holds at most one second's worth, and a clock that goes back takes nothing away."""
         return min(self._rows + max(0.0, now - self._at) * self.rows_per_second, float(self.rows_per_second))
+
+
+class Reach:
+    """How many stored rows to look through for the few live ones that a small budget asks for.
+
+    A budget of ten rows is less than a row group, so a gap of a million deleted rows would take hundreds of chunks, and
+    as many barriers, without a single row. Each chunk that comes back empty doubles the reach; the first row ends it.
+
+    >>> reach = Reach()
+    >>> for live in (0, 0, 0, 7):
+    ...     reach.landed(live=live, stored=4096)
+    ...     print(reach.rows)
+    8192
+    16384
+    32768
+    0
+    """
+
+    def __init__(self):
+        self.rows = 0
+
+    def landed(self, *, live: int, stored: int) -> None:
+        self.rows = 0 if live else min(2 * max(self.rows, stored, 1), LARGEST)

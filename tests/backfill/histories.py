@@ -36,8 +36,11 @@ KEYS = [
         [(a, b) for a in ("", "a", "a\0", None) for b in (1, None)],
     ),
     _keys([(MONEY, KeyColumn(name="a"))], [(Decimal(n) / 4,) for n in range(-3, 3)]),
-    _keys([(DOUBLE, KeyColumn(name="a")), (BYTES, KeyColumn(name="b"))], [(a, b) for a in (-0.5, 7.0) for b in (b"", b"\0", b"\xff")]),
-]  # fmt: skip
+    _keys(
+        [(DOUBLE, KeyColumn(name="a")), (BYTES, KeyColumn(name="b"))],
+        [(a, b) for a in (-0.5, 7.0) for b in (b"", b"\0", b"\xff")],
+    ),
+]
 
 
 def _everything(row: Row) -> Row:
@@ -72,6 +75,7 @@ class History:
         self.frequency = random.choice((1, 2, 3, 5))
         self.budget = random.choice((1, 2, 3, 6))
         self.readiness = random.choice((0.25, 0.6, 1.0))
+        self.far = random.random() < 0.5
         self.writes = random.choice((1, 3, 6))
         self.tables = [self._table(f"t{number}") for number in range(random.choice((1, 1, 2)))]
         self.say(f"{len(self.idents)} keys, checkpoint every {self.frequency}, budget {self.budget}")
@@ -103,8 +107,8 @@ class History:
         if random.random() < 0.7:
             self.budget = 100
         self.readiness = 1.0
-        # Each chunk covers at least one row group, and there are at most as many as rows were ever written.
-        patience = 10 + 2 * self.frequency + sum(len(groups) for r in world.relations.values() for _, groups in r.runs)
+        # An epoch lands a chunk of at least one key for each partition; ordered inputs take turns.
+        patience = 10 + 2 * self.frequency + len(self.tables) * len(self.idents)
         while not all(view.finished for view in world.views):
             self.epoch()
             patience -= 1
@@ -132,7 +136,7 @@ class History:
                 self.say(f"  {view.name} emits {view.emitted}")
                 self.say(f"  {view.name} at {[each.positions.vnodes for each in view.job.inputs.values()]}")
             if not view.finished:
-                started = world.plan(view, self.budget)
+                started = world.plan(view, self.budget, far=self.far)
                 if self.verbose and started:
                     self.say(f"  {view.name} reads {[(str(f.chunk), f.snapshot, f.rows) for f in started]}")
                 if random.random() < 0.1:

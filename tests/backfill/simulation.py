@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from headrace.backfill.chunks import Group, next_chunk, remaining
 from headrace.backfill.job import Input, Job, replica_needed_after
-from headrace.backfill.pacing import RateLimit
+from headrace.backfill.pacing import RateLimit, Reach
 from headrace.backfill.positions import Chunk, Positions, encoded, partitions
 
 Ident = tuple[int, bytes]
@@ -113,6 +113,7 @@ class View(Relation):
         self.flights: list[Flight] = []
         self.replica: dict[int, dict[int, list[Change]]] = {id: {} for id in job.inputs}
         self.limit = RateLimit(job.rate_limit, now=float(epoch))
+        self.reach: dict[tuple[int, int], Reach] = {}
         self.weights: dict[tuple[Ident, Row], int] = {}
         self.stored: list[tuple[int, Ident, int, int, Row]] = []
         """(epoch of the run, key, epoch of the row, weight, row)"""
@@ -209,7 +210,7 @@ class World:
     def rescale(self, view: View, parallelism: int) -> None:
         """Chunks in flight belong to the old partitions; nothing of them has landed, so they are just forgotten."""
         view.job = view.job.replace(parallelism=parallelism)
-        view.flights = []
+        view.flights, view.reach = [], {}
 
     def throttle(self, view: View, rate_limit: int | None) -> None:
         view.job = view.job.replace(rate_limit=rate_limit)
@@ -217,7 +218,7 @@ class World:
 
     # --- chunks -------------------------------------------------------------------------------------------------
 
-    def plan(self, view: View, budget: int) -> list[Flight]:
+    def plan(self, view: View, budget: int, *, far: bool = True) -> list[Flight]:
         """Starts a chunk for each partition that has none in flight."""
         job = view.job
         snapshot = self.rules.snapshot(self, view)
@@ -231,16 +232,20 @@ class World:
                 allowed = min(budget, view.limit.allowance(now))
                 if (id, number) in busy or allowed < 1:
                     continue
-                flight = self._read(view, id, number, share, snapshot, allowed)
+                reach = view.reach.setdefault((id, number), Reach())
+                flight = self._read(view, id, number, share, snapshot, allowed, reach.rows if far else 0)
                 if flight is not None:
+                    reach.landed(live=len(flight.rows), stored=flight.chunk.rows)
                     view.limit.take(len(flight.rows), now)
                     started.append(flight)
         view.flights += started
         return started
 
-    def _read(self, view: View, id: int, number: int, share: range, snapshot: int, budget: int) -> Flight | None:
+    def _read(
+        self, view: View, id: int, number: int, share: range, snapshot: int, budget: int, reach: int
+    ) -> Flight | None:
         upstream = self.relations[id]
-        chunk = next_chunk(view.job.inputs[id].positions, share, upstream.sources(snapshot), budget)
+        chunk = next_chunk(view.job.inputs[id].positions, share, upstream.sources(snapshot), budget, reach=reach)
         if chunk is None:
             return None
         rows = sorted((ident, row) for ident, row in upstream.versions[snapshot].items() if chunk.holds(*ident))
@@ -337,7 +342,7 @@ class World:
                 if relation.job != job:
                     raise Violation(f"{relation.name}: the job changed on its way through the manifest")
                 relation.finished = job.done
-                relation.flights = []
+                relation.flights, relation.reach = [], {}
                 relation.replica = {id: {} for id in job.inputs}
                 relation.limit = RateLimit(job.rate_limit, now=float(self.epoch))
                 relation.stored = [entry for entry in relation.stored if entry[0] <= self.committed]
