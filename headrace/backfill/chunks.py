@@ -65,7 +65,9 @@ def next_chunk(
     heads = _heads(rest, sources)
 
     rows, end = 0, None
-    while heads and (end is None or rows + heads[0][3] <= max(budget, reach)):
+    oversized = bool(heads) and heads[0][3] > budget
+    # A group that ends where the last one did is in the chunk anyway.
+    while heads and (end is None or heads[0][0] == end or rows + heads[0][3] <= max(budget, reach)):
         end, source, at, count = heads[0]
         rows += count
         groups = sources[source]
@@ -86,7 +88,7 @@ def next_chunk(
             last, upto = beyond - 1, None
     else:
         possible += sum(head[3] for head in heads)
-    limit = budget if rows > budget or possible > budget * (1 if budget <= EXACT else 2) else None
+    limit = budget if oversized or possible > budget * (1 if budget <= EXACT else 2) else None
     return dataclasses.replace(rest, last_vnode=last, upto=upto, rows=rows, limit=limit)
 
 

@@ -28,8 +28,8 @@ from headrace.backfill.positions import Chunk, Positions
 
 Strategy = Literal["arrangement", "no_shuffle"]
 
-ALMOST = 0.999
-"""As much as progress says before the end: no rounding makes it 100 %."""
+ALMOST = 0.99
+"""As much as progress says before the end: rounded to whole percents it is still not 100."""
 
 
 @dataclass(frozen=True, kw_only=True)

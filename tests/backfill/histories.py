@@ -76,6 +76,7 @@ class History:
         self.budget = random.choice((1, 2, 3, 6))
         self.readiness = random.choice((0.25, 0.6, 1.0))
         self.far = random.random() < 0.5
+        self.world.estimates = random.random() < 0.2
         self.writes = random.choice((1, 3, 6))
         self.tables = [self._table(f"t{number}") for number in range(random.choice((1, 1, 2)))]
         self.say(f"{len(self.idents)} keys, checkpoint every {self.frequency}, budget {self.budget}")

@@ -145,6 +145,10 @@ class Rules:
     def snapshot(self, world: World, view: View) -> int | None:
         return view.job.snapshot(committed_epoch=world.committed, last_epoch=world.epoch)
 
+    def recovered(self, committed: Job, *, running: Job) -> Job:
+        """The job after a crash."""
+        return committed
+
     def replica_needed_after(self, world: World, view: View) -> int:
         return replica_needed_after(world.committed, [flight.snapshot for flight in view.flights])
 
@@ -160,6 +164,8 @@ class World:
     durable: dict[int, tuple[Relation, Job | None]] = field(default_factory=dict)
     """What the last manifest names."""
     next_id: int = 1
+    estimates: bool = False
+    """Whether jobs know how much is left."""
 
     @property
     def views(self) -> list[View]:
@@ -265,6 +271,8 @@ class World:
             else:
                 relation.end_epoch(epoch, changes.get(relation.id, []))
         self.epoch = epoch
+        if self.estimates:
+            self._estimate()
         if checkpoint:
             self._commit()
         for view in self.views:
@@ -296,7 +304,9 @@ class World:
                     self._emit(view, "live", epoch, id, epoch, change)
                 else:
                     view.emitted.append(Emission("drop", epoch, *change))
-            if delta and not view.finished:
+            if each.done:
+                view.replica[id] = {}
+            elif delta:
                 view.replica[id][epoch] = delta
         return self._consolidated(view)
 
@@ -321,6 +331,12 @@ class World:
                 net[each.ident, each.row] = net.get((each.ident, each.row), 0) + each.weight
         return [(ident, row, weight) for (ident, row), weight in net.items() if weight]
 
+    def _estimate(self) -> None:
+        for view in self.views:
+            for id, each in view.job.inputs.items():
+                left = remaining(each.positions, self.relations[id].sources(self.epoch))
+                view.job = view.job.estimate(id, left)
+
     def _commit(self) -> None:
         self.committed = self.epoch
         for view in self.views:
@@ -338,9 +354,10 @@ class World:
             relation.forget(self.committed)
             self.relations[id] = relation
             if isinstance(relation, View):
-                relation.job = Job.from_json(json.loads(json.dumps(job.to_json())))
-                if relation.job != job:
+                read = Job.from_json(json.loads(json.dumps(job.to_json())))
+                if read != job:
                     raise Violation(f"{relation.name}: the job changed on its way through the manifest")
+                relation.job = self.rules.recovered(read, running=relation.job)
                 relation.finished = job.done
                 relation.flights, relation.reach = [], {}
                 relation.replica = {id: {} for id in job.inputs}

@@ -105,6 +105,13 @@ class UncommittedRead(Rules):
                     yield each, change
 
 
+class PositionsCommittedAlone(Rules):
+    """After a crash the positions are further than the rows."""
+
+    def recovered(self, committed, *, running):
+        return running
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -119,6 +126,7 @@ class UncommittedRead(Rules):
         ReplicaDroppedAtTheCheckpoint,
         FirstReadTooEarly,
         UncommittedRead,
+        PositionsCommittedAlone,
     ],
 )
 def test_it_is_caught(mistake):

@@ -95,6 +95,13 @@ def test_a_group_that_reaches_over_the_end_keeps_the_vnode_open():
     assert (chunk.last_vnode, chunk.upto) == (0, b"a")
 
 
+def test_groups_that_end_together_end_the_vnode_together():
+    """An update of the last row: the base and the change end at the same key, and nothing lies beyond."""
+    sources = [file([(0, b"a"), (0, b"b")], 2), file([(0, b"b")], 1), file([(0, b"b")], 1)]
+    chunk = next_chunk(Positions.start(3), range(3), sources, 2)
+    assert (chunk.last_vnode, chunk.upto, chunk.rows, chunk.limit) == (2, None, 4, 2)
+
+
 def test_a_chunk_stays_in_its_partition():
     sources = [[group((0, b"a"), (7, b"z"), 100)]]
     for share in partitions(4, 8):
