@@ -76,18 +76,15 @@ def next_chunk(
         else:
             heapq.heappop(heads)
 
-    upto = None
-    possible = rows
-    if heads and end < rest.high:
+    upto, possible = None, rows
+    if heads:
         # What the files hold behind the end decides whether its vnode ends there too, and empty ones with it.
         lows = [sources[source][at][0] for _, source, at, _ in heads]
-        possible += sum(head[3] for head, low in zip(heads, lows, strict=True) if low <= end)
+        possible += sum(head[3] for head, low in zip(heads, lows, strict=True) if low < end)
         last, upto = split(end)
         beyond, _ = split(min(lows))
         if beyond > last:
             last, upto = beyond - 1, None
-    else:
-        possible += sum(head[3] for head in heads)
     limit = budget if oversized or possible > budget * (1 if budget <= EXACT else 2) else None
     return dataclasses.replace(rest, last_vnode=last, upto=upto, rows=rows, limit=limit)
 
@@ -115,6 +112,7 @@ def _first_beyond(rest: Chunk, groups: Sequence[Group], start: int = 0) -> int:
 
 
 def _head(rest: Chunk, groups: Sequence[Group], source: int, at: int) -> _Head:
+    """What reaches into the next partition ends, for this one, where the range does."""
     _, high, rows = groups[at]
     return min(high, rest.high), source, at, rows
 
