@@ -17,7 +17,8 @@ from random import Random
 from headrace.catalog import KeyColumn
 from headrace.state.keys import KeyCodec
 from headrace.types import SqlType
-from tests.backfill.simulation import Change, Ident, Query, Relation, Row, Rules, View, Violation, World
+from tests.backfill.relation import Change, Ident, Relation, Row
+from tests.backfill.simulation import Query, Rules, View, Violation, World
 
 
 def _keys(columns: list[tuple[SqlType, KeyColumn]], rows: list[tuple]) -> list[bytes]:

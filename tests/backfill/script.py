@@ -33,7 +33,8 @@ from headrace.backfill.positions import DONE
 from headrace.catalog import KeyColumn
 from headrace.state.keys import KeyCodec
 from headrace.types import SqlType
-from tests.backfill.simulation import Change, Query, Relation, Row, View, World
+from tests.backfill.relation import Change, Relation, Row
+from tests.backfill.simulation import Query, View, World
 
 TRACES = Path(__file__).parent / "traces"
 

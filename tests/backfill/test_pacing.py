@@ -69,6 +69,14 @@ def test_the_fixed_cost_of_a_job_does_not_starve_the_backfill(kind):
     assert min(speeds) >= 0.25 * 1e6
 
 
+def test_a_busy_upstream_does_not_starve_the_backfill():
+    """Epochs take three seconds whatever the chunks do: smaller chunks would not make them shorter."""
+    policy = Adaptive(barrier_interval=1.0)
+    for _ in range(50):
+        policy.landed(policy.budget(), 0.2 + policy.budget() * 1e-6, 3.0)
+        assert policy.budget() >= START // 4
+
+
 @measuring
 def test_noise_does_not_starve_the_backfill(kind):
     random = Random(1)
