@@ -25,7 +25,7 @@ IN_SCRATCH = scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: install
 install: $(STAMP) ## Create .venv with Headrace and all that its tests need
@@ -51,8 +51,8 @@ test: java $(STAMP) lint ## Lint, then run all tests
 	@$(IN_SCRATCH) $(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: unit
-unit: $(STAMP) ## Run the tests that need no JVM (seconds)
-	@$(PY) -m pytest headrace tests/unit $(ARGS)
+unit: $(STAMP) ## Run the tests that need no JVM (a minute at most)
+	@$(PY) -m pytest headrace tests/unit tests/backfill $(ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting
@@ -71,6 +71,10 @@ bench: java $(STAMP) ## Run the benchmarks; each prints a ratio
 .PHONY: slt-update
 slt-update: java $(STAMP) ## Rewrite what tests/slt/*.slt expect with what the engine answers; review the diff
 	@$(IN_SCRATCH) $(PY) -m tests.slt.runner --update $(ARGS)
+
+.PHONY: traces-update
+traces-update: $(STAMP) ## Rewrite what tests/backfill/traces/*.trace expect with what happens; review the diff
+	@$(PY) -m tests.backfill.script --update
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made

@@ -1,6 +1,6 @@
 """What every test can ask for: one Spark session per worker, a fresh warehouse, a database on it.
 
-Tests in ``tests/unit`` never start a JVM; everything else is marked ``spark``.
+Tests in ``tests/unit`` and ``tests/backfill`` never start a JVM; everything else is marked ``spark``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-UNIT = Path(__file__).parent / "unit"
-PACKAGE = Path(__file__).parent.parent / "headrace"
+HERE = Path(__file__).parent
+WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE.parent / "headrace")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not item.path.is_relative_to(UNIT) and not item.path.is_relative_to(PACKAGE):
+        if not any(item.path.is_relative_to(folder) for folder in WITHOUT_JVM):
             item.add_marker(pytest.mark.spark)
 
 
