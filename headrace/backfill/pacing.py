@@ -1,18 +1,18 @@
 """How large the next chunk should be, and how fast chunks may follow each other.
 
-A chunk is read beside the epochs and holds none of them up, but it lands in one: its rows are written there. So it is
-sized to the barrier. Three policies: a :class:`Fixed` number of rows; as many as fit into a barrier interval
-(:class:`UntilBarrier`); or :class:`Adaptive`, which measures what its chunks cause and grows or shrinks them.
+A chunk is read beside the epochs and holds none of them up, so it may take longer than one. Three policies: a
+:class:`Fixed` number of rows; as many as fit into a barrier interval (:class:`UntilBarrier`); or :class:`Adaptive`,
+which measures the epochs that its chunks cause and grows or shrinks them.
 
 >>> policy = Adaptive(barrier_interval=1.0)
 >>> policy.budget()
-200000
->>> policy.landed(200_000, seconds=0.4, epoch_seconds=0.3)
+500000
+>>> policy.landed(500_000, seconds=0.4, epoch_seconds=0.3)
 >>> policy.budget()
-400000
->>> policy.landed(400_000, seconds=1.3, epoch_seconds=0.4)
+1000000
+>>> policy.landed(1_000_000, seconds=1.3, epoch_seconds=1.4)
 >>> policy.budget()
-200000
+500000
 
 A :class:`RateLimit` caps all of them. It has no clock: the caller says what time it is. A :class:`Reach` keeps small
 chunks from starving where everything is deleted.
@@ -28,8 +28,14 @@ from typing import Protocol
 
 from headrace.errors import InvalidParameterValue
 
-START, LARGEST = 200_000, 4_000_000
+START, LARGEST = 500_000, 4_000_000
 """Rows of the first chunk of a policy that measures, and of any."""
+
+LONGEST = 4.0
+"""Seconds that an adaptive chunk takes at most, or twice a job's fixed cost where that is more."""
+
+FLOOR = 200_000
+"""Below this an adaptive chunk does not shrink for the sake of epochs: it costs them as much and lasts longer."""
 
 UNLIMITED = sys.maxsize
 
@@ -109,7 +115,11 @@ class UntilBarrier:
 
 
 class Adaptive:
-    """Grows, at most twofold, while the chunk and its epoch are shorter than the barrier interval; else halves."""
+    """Grows, at most twofold, while epochs are shorter than the barrier interval, and halves when they are longer.
+
+    Epochs do not wait for a chunk, so what it costs them is what both share: processors, disks and the landing. A chunk
+    itself may take longer than an epoch, up to LONGEST seconds: that is about what a restart repeats.
+    """
 
     def __init__(self, *, barrier_interval: float, start: int = START):
         self._interval, self._budget, self._cost = barrier_interval, start, _Cost()
@@ -118,13 +128,14 @@ class Adaptive:
         return self._budget
 
     def landed(self, rows: int, seconds: float, epoch_seconds: float) -> None:
-        longest = max(seconds, epoch_seconds)
-        self._cost.measured(rows, longest)
-        target = self._cost.target(self._interval)
-        if longest > target:
+        self._cost.measured(rows, seconds)
+        longest = self._cost.target(LONGEST)
+        if seconds > longest:
             self._budget = max(1, self._budget // 2)
-        elif longest < 0.9 * target and not _too_small(rows, self._budget):
-            factor = min(2.0, target / longest) if longest > 0 else 2.0
+        elif epoch_seconds > self._interval:
+            self._budget = min(self._budget, max(FLOOR, self._budget // 2))
+        elif seconds < 0.9 * longest and not _too_small(rows, self._budget):
+            factor = min(2.0, longest / seconds) if seconds > 0 else 2.0
             self._budget = min(max(self._budget + 1, int(self._budget * factor)), LARGEST)
 
 

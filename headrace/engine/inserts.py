@@ -241,7 +241,8 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> I
         for column in given:
             if column.name in provided:
                 at = provided[column.name]
-                sql = assign(Typed(f"c{at}", types[at]), column.type, column.name).sql
+                # As PostgreSQL does, a NULL or a bare string in the select list takes the type of the column.
+                sql = assign(Typed(f"c{at}", bound.types[at]), column.type, column.name).sql
             else:
                 sql = expression_sql(column.default or exp.Null(), (), relation, column)
             exprs.append(f"{_required(relation, column, sql)} AS {quote_spark(column.name)}")

@@ -37,11 +37,11 @@ class Gate:
         """(epoch, writes) of everything that was evaluated"""
         self.coordinator._evaluate = self
 
-    def __call__(self, state: Any, writes: Sequence, epoch: int) -> Any:
+    def __call__(self, state: Any, writes: Sequence, epoch: int, landings: Sequence = ()) -> Any:
         self.arrived += 1
         assert self._open.wait(PATIENCE)
         self.epochs.append((epoch, list(writes)))
-        answer = self._evaluate(state, writes, epoch)
+        answer = self._evaluate(state, writes, epoch, landings)
         if self._remaining is not None:
             self._remaining -= 1
             if self._remaining == 0:

@@ -222,10 +222,10 @@ def test_several_views_at_once_and_views_on_views(db):
         session.sql(f"CREATE MATERIALIZED VIEW m{number} AS SELECT id, v FROM t WHERE v % 3 = {number}")
     db.sql("UPDATE t SET v = v + 1 WHERE id < 1000")
     db.sql("WAIT")
-    db.sql("CREATE MATERIALIZED VIEW both AS SELECT id, v FROM m0 UNION ALL SELECT id, v FROM m1")
-    db.sql("CREATE MATERIALIZED VIEW top AS SELECT v * 2 AS w FROM both WHERE v > 50")
+    db.sql("CREATE MATERIALIZED VIEW joined AS SELECT id, v FROM m0 UNION ALL SELECT id, v FROM m1")
+    db.sql("CREATE MATERIALIZED VIEW top AS SELECT v * 2 AS w FROM joined WHERE v > 50")
     db.sql("UPDATE t SET v = v + 1 WHERE id % 2 = 0")
-    for name in ("m0", "m1", "m2", "both", "top"):
+    for name in ("m0", "m1", "m2", "joined", "top"):
         equal(db, name)
 
 
@@ -298,8 +298,9 @@ def test_the_filter_in_sql_is_the_filter_of_positions(db):
 
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR, c NUMERIC(8,2), d DOUBLE PRECISION, e BYTEA, f DATE)")
     db.sql(
-        "INSERT INTO t SELECT g, NULLIF(g % 5, 0), CASE WHEN g % 4 > 0 THEN 'k''\\' || g % 7 END, (g % 3)::numeric(8,2) / 2,"
-        " CASE WHEN g % 6 = 0 THEN 'NaN'::double precision ELSE g % 4 END, NULL, DATE '2024-01-01' + g % 5"
+        "INSERT INTO t SELECT g, NULLIF(g % 5, 0), CASE WHEN g % 4 > 0 THEN 'k''\\' || g % 7 END,"
+        " (g % 3)::numeric(8,2) / 2, CASE WHEN g % 6 = 0 THEN 'NaN'::double precision ELSE g % 4 END,"
+        " NULL, DATE '2024-01-01' + g % 5"
         " FROM generate_series(1, 60) AS s(g)"
     )
     for number, keys in enumerate(

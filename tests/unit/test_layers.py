@@ -38,6 +38,7 @@ LAYERS = (
 SPARK = (
     "headrace.state.writer",
     "headrace.state.hadoop_files",
+    "headrace.state.native",
     "headrace.state.scan",
     "headrace.state.lookup",
     "headrace.operators",
