@@ -188,7 +188,7 @@ class Parser(RisingWaveParser):
     def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
         if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
             if self._index > 1 and self._tokens[self._index - 2].text.upper() == "ARRAY":
-                raise Unsupported("ARRAY(subquery) is not supported", position=self._curr.start + 1)
+                return self.parse_query()
             self.raise_error("a query needs parentheses")
         argument = super()._parse_lambda(alias=False)
         bare = argument.this if isinstance(argument, exp.Order) else argument
