@@ -67,7 +67,9 @@ def _piece(piece: Piece, value: Typed) -> str:
     if piece.kind == "s":
         return f"coalesce({text}, '')"
     if piece.kind == "L":
-        return f"""coalesce(concat("'", replace({text}, "'", "''"), "'"), 'NULL')"""
+        quoted = f"""concat("'", replace({text}, "'", "''"), "'")"""
+        escaped = f"""concat("E'", replace(replace({text}, '\\\\', '\\\\\\\\'), "'", "''"), "'")"""
+        return f"CASE WHEN {text} IS NULL THEN 'NULL' WHEN contains({text}, '\\\\') THEN {escaped} ELSE {quoted} END"
     missing = "CAST(raise_error('null values cannot be formatted as an SQL identifier') AS STRING)"
     quoted = f"""concat('"', replace({text}, '"', '""'), '"')"""
     return (

@@ -408,7 +408,11 @@ def _array_element(spark: str) -> Handler:
 def _array_to_string(name: str, args: list[Typed]) -> Typed:
     _arity(name, args, 2, 3)
     array = _array(name, args[0])
-    texts = f"transform({array.sql}, _e -> {_printed(Typed('_e', array.type.element))})"
+    element = array.type.element
+    if element == TEXT or is_integer(element):  # Spark takes no subquery inside transform
+        texts = f"CAST({array.sql} AS ARRAY<STRING>)"
+    else:
+        texts = f"transform({array.sql}, _e -> {_printed(Typed('_e', element))})"
     rest = ", ".join(cast(arg, TEXT).sql for arg in args[1:])
     return Typed(f"array_join({texts}, {rest})", TEXT)
 

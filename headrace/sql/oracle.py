@@ -73,6 +73,12 @@ def found_for(node: exp.Expression | None) -> Found | None:
     return node.meta_get(FOUND) if isinstance(node, exp.Anonymous) else None
 
 
+def generates(node: exp.Expression) -> bool:
+    """Whether a call is one of Spark's functions that return rows."""
+    found = found_for(node)
+    return found is not None and found.kind == GENERATOR
+
+
 def is_constant(node: exp.Expression) -> bool:
     """Whether an argument is the same for every row, and so may be shown to the oracle as it is."""
     return node.find(exp.Column, exp.Query, exp.Anonymous, exp.Star) is None

@@ -24,6 +24,7 @@ from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.literals import NOT_CONSTANT, constant
 from headrace.sql.names import SCHEMA
 from headrace.sql.operators import compare
+from headrace.sql.oracle import generates
 from headrace.sql.recursion import LEVELS, refers_to
 from headrace.sql.sets import is_set_returning
 from headrace.sql.shapes import as_in
@@ -180,7 +181,11 @@ class Translator(Expressions):
 
         They run in step: where one has fewer rows than another, it is NULL."""
         items = [each.unalias() for each in node.expressions]
-        calls = [call for item in items for call in own_calls(item) if is_set_returning(call.this)]
+        calls = [call for item in items for call in own_calls(item) if is_set_returning(call.this) or generates(call)]
+        if calls and any(item.find(exp.Window) is not None for item in items):
+            # Spark would unfold the rows first, PostgreSQL numbers them first
+            raise unsupported(f"{calls[0].this}() beside a window function", calls[0])
+        calls = [call for call in calls if not generates(call)]
         if not calls or (len(calls) == 1 and any(calls[0] is item for item in items)):
             return ""
         if any(node.args.get(key) for key in ("group", "having")) or any(map(has_aggregate, items)):
@@ -280,11 +285,13 @@ class Translator(Expressions):
         return True
 
     def _hidden_aggregate(self, node: exp.Select) -> bool:
-        """Spark does not find an aggregate of ORDER BY behind a HAVING unless it is selected, too."""
+        """Spark does not find an aggregate of ORDER BY behind a HAVING, or grouping(), unless it is selected, too."""
         order = node.args.get("order")
-        if node.args.get("having") is None or order is None or node.args.get("distinct"):
+        if order is None or node.args.get("distinct"):
             return False
-        return any(has_aggregate(each.this) for each in order.expressions)
+        if any(call.this == "grouping" for each in order.expressions for call in own_calls(each.this)):
+            return True
+        return node.args.get("having") is not None and any(has_aggregate(each.this) for each in order.expressions)
 
     def _having_grouping(self, node: exp.Select) -> bool:
         """Spark knows grouping() in a SELECT list only."""

@@ -278,6 +278,7 @@ def test_as_of(catalog):
         ("SELECT (a, b) IN (SELECT a, b FROM t) FROM t", Unsupported, "a row compared with a subquery", None),
         ("SELECT ARRAY(SELECT DISTINCT a FROM t ORDER BY a)", Unsupported, "with ORDER BY beside", None),
         ("SELECT count(*), generate_series(1, 2) + 1 FROM t", Unsupported, "generate_series() inside", None),
+        ("SELECT rank() OVER (), unnest(ARRAY[1]) FROM t", Unsupported, "unnest() beside a window function", None),
         ("SELECT jsonb_each('{}') FROM t", Unsupported, "jsonb_each(), which returns 2 columns, outside of FROM", 8),
         ("SELECT * FROM ROWS FROM (generate_series(1, 2)) AS r", Unsupported, "ROWS FROM", None),
         ("SELECT a, sum(a) OVER (ORDER BY a GROUPS 1 PRECEDING) FROM t", Unsupported, "GROUPS in a window frame", None),
