@@ -60,7 +60,7 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            bound = bind_query(statement.query, state.catalog)
+            bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
             frame, types = query_frame(self._engine, state, bound)
             names = _column_names(statement.name, statement.column_names, bound.output)
             columns = [Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)]
@@ -83,7 +83,7 @@ class Definitions:
             catalog, existing = state.catalog, state.catalog.find(statement.name)
             if existing is not None and statement.if_not_exists:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            bound = bind_query(statement.query, catalog)
+            bound = bind_query(statement.query, catalog, functions=self._engine.functions)
             _, types = query_frame(self._engine, state, bound)
             names = _column_names(statement.name, statement.column_names, bound.output)
             relation = Relation(
@@ -142,10 +142,10 @@ class Definitions:
     ) -> tuple[Relation, StreamKey]:
         """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
         catalog = state.catalog
-        bound = bind_query(statement.query, catalog)
+        bound = bind_query(statement.query, catalog, functions=self._engine.functions)
         refuse_unfinished(catalog, bound)
         names = _column_names(statement.name, statement.column_names, bound.output)
-        bound, key, columns = describe_view(statement.query, catalog, names)
+        bound, key, columns = describe_view(statement.query, catalog, names, self._engine.functions)
         relation = Relation(
             id=catalog.next_id,
             name=statement.name,

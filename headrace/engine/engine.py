@@ -18,6 +18,7 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
+from headrace.engine.functions import SparkFunctions
 from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
@@ -39,6 +40,7 @@ class Engine:
         self, spark: SparkSession, storage: Storage, *, lock: WarehouseLock, parameters: dict[str, str] | None = None
     ):
         self.spark = own_session(spark)
+        self.functions = SparkFunctions(self.spark)
         self.storage = storage
         self._lock = lock
         try:

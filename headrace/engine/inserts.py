@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,11 +26,12 @@ from headrace.errors import (
     WrongObjectKind,
 )
 from headrace.sql import statements as ast
-from headrace.sql.bind import bind_expression, bind_query
+from headrace.sql.bind import bind_expression, bind_query, has_query, relations_of
 from headrace.sql.casts import assign
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
+from headrace.sql.translate import Translator
 from headrace.sql.typed import Typed
 from headrace.state.layout import Layout
 from headrace.state.lookup import lookup
@@ -227,7 +230,7 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> I
     targets = target_columns(relation, statement.columns)
 
     def build(state: Manifest) -> DataFrame:
-        bound = bind_query(statement.query, state.catalog)
+        bound = bind_query(statement.query, state.catalog, functions=engine.functions)
         frame, types = query_frame(engine, state, bound)
         if len(types) > len(targets):
             raise SqlSyntaxError("INSERT has more expressions than target columns")
@@ -270,14 +273,20 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
         if column.generated is not None or column.hidden:
             raise InvalidDefinition(f'column "{name}" can only be updated to DEFAULT', hint="it is computed")
         assigned[name] = expression
-    fields = [_new_value(relation, column, assigned.get(column.name), statement.alias) for column in relation.columns]
     generated = [column for column in relation.columns if column.generated is not None]
     keys = {key.name for key in relation.pk}
 
     def build(state: Manifest) -> DataFrame:
-        rows = _affected(engine, state, relation, statement.where, statement.alias)
+        scope = _Scope(engine, state, relation, statement.alias)
+        rows = _affected(scope, statement.where)
         old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS {OLD_ROW}"
-        changed = rows.selectExpr(old, *fields)
+        values = {name: scope.bind(each) for name, each in assigned.items() if not _is_default(each)}
+        with scope.reading(values.values()) as names:
+            fields = [
+                _new_value(relation, column, assigned.get(column.name), values.get(column.name), names)
+                for column in relation.columns
+            ]
+            changed = rows.selectExpr(old, *fields)
         if generated:
             columns = [
                 f"{expression_sql(column.generated, relation.columns, relation, column)} AS {quote_spark(column.name)}"
@@ -295,21 +304,27 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
     return UpdateFrame(build=build, deletes=False, moves_key=moves_key, returning=bool(statement.returning))
 
 
-def _new_value(relation: Relation, column: Column, expression: exp.Expression | None, alias: str | None) -> str:
+def _new_value(
+    relation: Relation,
+    column: Column,
+    expression: exp.Expression | None,
+    bound: exp.Expression | None,
+    names: Mapping[str, str],
+) -> str:
     name = quote_spark(column.name)
     if expression is None:
         return name if column.generated is None else f"CAST(NULL AS {column.type.spark}) AS {name}"
-    if _is_default(expression):
+    if bound is None:
         sql = expression_sql(column.default or exp.Null(), (), relation, column)
     else:
-        bound = bind_expression(expression, relation.columns, alias or relation.name)
-        sql = assign(Expressions(qualified=False).value(bound), column.type, column.name).sql
+        value = Translator(names, qualified=has_query(bound)).value(bound)
+        sql = assign(value, column.type, column.name).sql
     return f"{_required(relation, column, sql)} AS {name}"
 
 
 def delete(engine: Engine, relation: Relation, statement: ast.Delete) -> UpdateFrame:
     def build(state: Manifest) -> DataFrame:
-        rows = _affected(engine, state, relation, statement.where, statement.alias)
+        rows = _affected(_Scope(engine, state, relation, statement.alias), statement.where)
         names = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
         return rows.selectExpr(f"struct({names}) AS {OLD_ROW}")
 
@@ -318,11 +333,42 @@ def delete(engine: Engine, relation: Relation, statement: ast.Delete) -> UpdateF
     return UpdateFrame(build=build, deletes=True)
 
 
-def _affected(
-    engine: Engine, state: Manifest, relation: Relation, where: exp.Expression | None, alias: str | None
-) -> DataFrame:
+@dataclass(frozen=True)
+class _Scope:
+    """What the expressions of an UPDATE or DELETE can see: the table, and all relations in subqueries."""
+
+    engine: Engine
+    state: Manifest
+    relation: Relation
+    alias: str | None
+
+    @property
+    def name(self) -> str:
+        return self.alias or self.relation.name
+
+    def bind(self, expression: exp.Expression) -> exp.Expression:
+        return bind_expression(
+            expression,
+            self.relation.columns,
+            self.name,
+            catalog=self.state.catalog,
+            functions=self.engine.functions,
+        )
+
+    @contextmanager
+    def reading(self, bound: Iterable[exp.Expression]) -> Iterator[Mapping[str, str]]:
+        """The names under which Spark finds the relations of the subqueries, all as of the same epoch."""
+        read = dict.fromkeys(name for each in bound for name in relations_of(each))
+        catalog = self.state.catalog
+        frames = {name: self.engine.frame(self.state, catalog.get(name).id) for name in read}
+        with self.engine.frames.named(frames) as names:
+            yield names
+
+
+def _affected(scope: _Scope, where: exp.Expression | None) -> DataFrame:
     """The table's rows that a WHERE selects: by a lookup where it names keys, else by a scan."""
-    runs = state.runs.get(relation.id, ())
+    engine, relation = scope.engine, scope.relation
+    runs = scope.state.runs.get(relation.id, ())
     layout = Layout.of(relation)
     keys = None if where is None else pinned_keys(relation, where)
     if keys is not None:
@@ -331,10 +377,12 @@ def _affected(
         frame = engine.spark.createDataFrame(found.select(layout.names), schema=layout.row_ddl)
     else:
         frame = engine.frames.frame(relation, runs)
+    frame = frame.alias(scope.name)
     if where is None:
         return frame
-    bound = bind_expression(where, relation.columns, alias or relation.name)
-    return frame.where(Expressions(qualified=False).boolean("WHERE", bound))
+    bound = scope.bind(where)
+    with scope.reading([bound]) as names:
+        return frame.where(Translator(names, qualified=has_query(bound)).condition("WHERE", bound))
 
 
 def pinned_keys(relation: Relation, where: exp.Expression) -> dict[str, pa.Array] | None:

@@ -17,6 +17,7 @@ from headrace.plan.keys import StreamKey, stream_key
 from headrace.plan.nodes import Node
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query
+from headrace.sql.oracle import FunctionOracle
 from headrace.sql.translate import to_spark
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
@@ -49,10 +50,10 @@ def refuse_unfinished_relation(relation: Relation) -> None:
 
 
 def describe_view(
-    query: exp.Expression, catalog: Catalog, names: Sequence[str] = ()
+    query: exp.Expression, catalog: Catalog, names: Sequence[str] = (), functions: FunctionOracle | None = None
 ) -> tuple[BoundQuery, StreamKey, tuple[Column, ...]]:
     """What a materialized view on the query would be: the bound query, its plan with a key, and its columns."""
-    bound = bind_query(query, catalog)
+    bound = bind_query(query, catalog, functions=functions)
     node = build(bound, catalog, names or None)
     key = stream_key(node, catalog)
     types = output_types(key.plan, catalog)

@@ -201,6 +201,13 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return DataError(text, sqlstate=code)
     if top == "PATH_NOT_FOUND":
         return CorruptWarehouse(message.replace("Path does not exist:", "a data file is missing:"), hint=RESTORE)
+    if condition.endswith("HIGHER_ORDER_FUNCTION"):
+        return Unsupported(
+            "a subquery inside a function over the elements of an array is not supported",
+            hint="put the subquery into FROM",
+        )
+    if state == "0A000":
+        return Unsupported(message)
     if state is not None and (state.startswith("22") or state.startswith("21")):
         return DataError(message, sqlstate=state)
     if state is not None and state.startswith("42"):

@@ -14,12 +14,14 @@ from headrace.catalog import INTERNAL_PREFIX, Catalog
 from headrace.errors import DuplicateColumn, Unsupported
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll, column
 from headrace.plan.rules import simplify
-from headrace.sql.aggregates import is_aggregate
+from headrace.sql.aggregates import is_aggregate, is_ordered_set
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import position_of
 from headrace.sql.functions import VOLATILE
 from headrace.sql.names import SCHEMA, check_column_names
+from headrace.sql.oracle import found_for
+from headrace.sql.sets import is_set_returning
 from headrace.sql.translate import type_of, types_of
 from headrace.sql.typed import NUMERIC, TEXT, digits, numeric
 from headrace.types import SqlType
@@ -77,6 +79,8 @@ class _Builder:
     def query(self, node: exp.Expression, outer: Environment) -> Node:
         env = dict(outer)
         clause = node.args.get("with_")
+        if clause is not None and clause.args.get("recursive"):
+            raise refuse("WITH RECURSIVE", clause)
         for cte in clause.expressions if clause is not None else []:
             env[cte.alias] = self._aliased(cte, self.query(cte.this, env))
         for key in ("limit", "offset"):
@@ -157,6 +161,8 @@ class _Builder:
             raise refuse("VALUES", node)
         if isinstance(node.this, exp.Anonymous):
             raise refuse(f"the table function {node.this.this}()", node)
+        if node.args.get("sample") is not None:
+            raise refuse("TABLESAMPLE", node)
         if node.db != SCHEMA:
             return self._aliased(node, env[node.name])
         relation = self.catalog.get(node.name)
@@ -202,9 +208,12 @@ def _checked(expression: exp.Expression) -> exp.Expression:
 
 
 def _check_function(node: exp.Anonymous) -> None:
-    if is_aggregate(node.this):
+    if is_aggregate(node.this) or is_ordered_set(node.this):
         raise refuse(f"the aggregate function {node.this}()", node)
-    if node.this in ("unnest", "generate_series"):
+    if found_for(node) is not None:
+        hint = "a view must not change its meaning with Spark's version; use it in a query on the view"
+        raise refuse(f"Spark's function {node.this}()", node, hint)
+    if is_set_returning(node.this):
         raise refuse(f"the set-returning function {node.this}()", node)
     if node.this in VOLATILE:
         raise refuse(f"{node.this}(), whose result changes by itself,", node)

@@ -57,10 +57,10 @@ class Session:
     @run.register
     def _select(self, statement: ast.Select) -> Result:
         state = self._engine.snapshot(self._variable("query_epoch"))
-        bound = bind_query(statement.query, state.catalog)
+        bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
-            bound = bind_query(statement.query, state.catalog)
+            bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         frame, types = query_frame(self._engine, state, bound)
         return Result.of_frame(frame, types)
 
@@ -74,7 +74,9 @@ class Session:
                 _, key = self._definitions.materialized_view(inner, state, state.epoch)
                 text = explain(key, state.catalog)
         elif isinstance(inner, ast.Select):
-            frame, _ = query_frame(self._engine, state, bind_query(inner.query, state.catalog))
+            frame, _ = query_frame(
+                self._engine, state, bind_query(inner.query, state.catalog, functions=self._engine.functions)
+            )
             with spark_errors("EXPLAIN"):
                 text = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
         else:
@@ -113,7 +115,8 @@ class Session:
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
         """Bound before anything is written: a mistake in it must not come after the fact."""
         alias = getattr(statement, "alias", None)
-        return bind_returning(statement.returning, relation.columns, relation.name, alias=alias)
+        functions = self._engine.functions
+        return bind_returning(statement.returning, relation.columns, relation.name, alias=alias, functions=functions)
 
     def _written(self, tag: str, relation: Relation, outcome: Outcome, returning: list[tuple[str, Any]]) -> Result:
         tag = f"{tag} {outcome.count}"

@@ -10,10 +10,11 @@ drops), while FILTER and OVER belong to that function. So each is a call and a w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.errors import Unsupported
 from headrace.sql.casts import cast
+from headrace.sql.jsonb import json_text, normal_json
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import (
     BIGINT,
@@ -21,6 +22,7 @@ from headrace.sql.typed import (
     DOUBLE,
     INTEGER,
     INTERVAL,
+    JSONB,
     NUMERIC,
     REAL,
     TEXT,
@@ -68,8 +70,13 @@ class Aggregate:
         return Typed(self.wrap.replace("{}", self.call + clauses), self.type)
 
 
+_ORDERED = frozenset(
+    "array_agg string_agg first_value last_value jsonb_agg json_agg jsonb_object_agg json_object_agg".split()
+)
+
+
 def aggregate(name: str, call: AggregateCall) -> Aggregate:
-    if call.order and name not in ("array_agg", "string_agg", "first_value", "last_value"):
+    if call.order and name not in _ORDERED:
         call = AggregateCall(args=call.args, star=call.star, distinct=call.distinct)  # the order makes no difference
     if call.star and name != "count":
         raise no_function(name, [])
@@ -198,6 +205,42 @@ def _comparison(name: str, key: OrderKey) -> str:
     )
 
 
+def _jsonb_agg(name: str, call: AggregateCall) -> Aggregate:
+    """The elements as JSON text, collected as array_agg does, and joined."""
+    value = _one(name, call)
+    text = Typed(f"coalesce({json_text(value)}, 'null')", TEXT)
+    order = [replace(key, value=text) if key.value.sql == value.sql else key for key in call.order]
+    if call.distinct:
+        order = call.order and order
+    collected = _array_agg(name, replace(call, args=[text], order=order))
+    joined = f"concat('[', array_join({collected.wrap}, ','), ']')"
+    return Aggregate(call=collected.call, type=JSONB, wrap=normal_json(joined))
+
+
+def _jsonb_object_agg(name: str, call: AggregateCall) -> Aggregate:
+    if len(call.args) != 2 or call.distinct:
+        raise no_function(name, call.args)
+    key, value = call.args
+    missing = "CAST(raise_error('field name must not be null') AS STRING)"
+    pair = f"concat(coalesce({json_text(cast(key, TEXT))}, {missing}), ':', coalesce({json_text(value)}, 'null'))"
+    collected = _array_agg(name, replace(call, args=[Typed(pair, TEXT)]))
+    joined = f"concat('{{', array_join({collected.wrap}, ','), '}}')".replace("{{", "{").replace("}}", "}")
+    return Aggregate(call=collected.call, type=JSONB, wrap=normal_json(joined))
+
+
+def _regression(name: str, call: AggregateCall) -> Aggregate:
+    if len(call.args) != 2 or not all(is_number(arg.type) for arg in call.args):
+        raise no_function(name, call.args)
+    args = ", ".join(cast(arg, DOUBLE).sql for arg in call.args)
+    return Aggregate(call=f"{name}({_distinct(call)}{args})", type=BIGINT if name == "regr_count" else DOUBLE)
+
+
+def _any_value(name: str, call: AggregateCall) -> Aggregate:
+    value = _one(name, call)
+    value = cast(value, TEXT) if value.type is None else value
+    return Aggregate(call=f"any_value({value.sql}, true)", type=value.type)
+
+
 def _approximate(name: str, call: AggregateCall) -> Aggregate:
     return Aggregate(call=f"approx_count_distinct({_one(name, call).sql})", type=BIGINT)
 
@@ -218,11 +261,59 @@ _AGGREGATES: dict[str, Callable[[str, AggregateCall], Aggregate]] = {
     "string_agg": _string_agg,
     "array_agg": _array_agg,
     "approx_count_distinct": _approximate,
+    **dict.fromkeys(("jsonb_agg", "json_agg"), _jsonb_agg),
+    **dict.fromkeys(("jsonb_object_agg", "json_object_agg"), _jsonb_object_agg),
+    **dict.fromkeys(
+        (
+            "regr_slope", "regr_intercept", "regr_r2", "regr_count", "regr_avgx", "regr_avgy", "regr_sxx", "regr_syy",
+            "regr_sxy",
+        ),
+        _regression,
+    ),
+    "any_value": _any_value,
 }  # fmt: skip
 
 
 def is_aggregate(name: str) -> bool:
     return name in _AGGREGATES
+
+
+# --- functions that only exist with WITHIN GROUP ------------------------------------------------------------------
+
+
+def ordered_set(name: str, args: list[Typed], keys: list[OrderKey]) -> Aggregate:
+    """percentile_cont, percentile_disc and mode. Rows whose key is NULL do not count."""
+    if len(keys) != 1 or len(args) != (0 if name == "mode" else 1):
+        raise no_function(name, [*args, *(key.value for key in keys)])
+    key = keys[0]
+    value = cast(key.value, TEXT) if key.value.type is None else key.value
+    way = "DESC" if key.descending else "ASC"
+    if name == "mode":
+        return Aggregate(call=f"mode() WITHIN GROUP (ORDER BY {value.sql} {way})", type=value.type)
+    several = args[0].type is not None and args[0].type.name == "array"
+    # as one cast of the whole array, so that it stays a constant to Spark
+    fraction = Typed(f"CAST({args[0].sql} AS ARRAY<DOUBLE>)", array_of(DOUBLE)) if several else cast(args[0], DOUBLE)
+    if name == "percentile_cont":
+        if not is_number(value.type):
+            raise no_function(name, [*args, value])
+        call = f"percentile_cont({fraction.sql}) WITHIN GROUP (ORDER BY {cast(value, DOUBLE).sql} {way})"
+        return Aggregate(call=call, type=array_of(DOUBLE) if several else DOUBLE)
+    # Spark's percentile_disc computes with doubles only
+    ordered = "reverse(array_sort({}))" if key.descending else "array_sort({})"
+    pick = "get(_a, greatest(CAST(ceil({} * size(_a)) AS INT), 1) - 1)"
+    chosen = f"transform({fraction.sql}, _f -> {pick.format('_f')})" if several else pick.format(fraction.sql)
+    return Aggregate(
+        call=f"collect_list({value.sql})",
+        type=array_of(value.type) if several else value.type,
+        wrap=f"get(transform(array({ordered}), _a -> {chosen}), 0)",
+    )
+
+
+ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode"))
+
+
+def is_ordered_set(name: str) -> bool:
+    return name in ORDERED_SETS
 
 
 # --- functions that only exist with OVER ------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
     SqlSyntaxError,
+    TypeMismatch,
     UndefinedColumn,
     UndefinedRelation,
     Unsupported,
@@ -34,9 +35,23 @@ from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.grouping import check_grouping
 from headrace.sql.labels import label
 from headrace.sql.names import SCHEMA, relation_name
+from headrace.sql.oracle import FOUND, Argument, FunctionOracle, is_constant, is_ours
+from headrace.sql.recursion import check_recursive, refers_to
 from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full
+from headrace.sql.shapes import (
+    array_query,
+    is_array_query,
+    is_query,
+    meaning,
+    name_windows,
+    ordinal,
+    plain_arguments,
+    require_alias,
+    unnest_call,
+    wrapped,
+)
 from headrace.sql.translate import Translator
-from headrace.sql.typed import TEXT
+from headrace.sql.typed import TEXT, widen
 from headrace.types import SqlType
 
 
@@ -58,9 +73,13 @@ class BoundQuery:
         return print_sql(self.expression)
 
 
-def bind_query(query: exp.Expression, catalog: Catalog, *, inline_views: bool = True) -> BoundQuery:
-    """``inline_views=False`` leaves plain views by name: for the definition of a view on a view."""
-    binder = _Binder(catalog, inline_views=inline_views)
+def bind_query(
+    query: exp.Expression, catalog: Catalog, *, inline_views: bool = True, functions: FunctionOracle | None = None
+) -> BoundQuery:
+    """``inline_views=False`` leaves plain views by name: for the definition of a view on a view.
+
+    ``functions`` knows the functions that Headrace does not; without it they are refused."""
+    binder = _Binder(catalog, inline_views=inline_views, functions=functions)
     bound, columns = binder.query(query.copy(), Scope())
     translator = Translator({})
     translator.query(bound)  # everything in it is known, and the types fit
@@ -81,19 +100,20 @@ def bind_expression(
     *,
     alias: str | None = None,
     catalog: Catalog | None = None,
+    functions: FunctionOracle | None = None,
 ) -> exp.Expression:
     """An expression over the columns of one relation: DEFAULT (no columns), generated columns, WHERE, SET, RETURNING.
 
     Its columns come out unqualified. Subqueries need the catalog; then the columns are qualified by the alias.
     """
     copy = expression.copy()
-    queries = copy.find(exp.Query) is not None
+    queries = has_query(copy)
     if queries and catalog is None:
         raise unsupported("a subquery here", copy.find(exp.Query))
     scope = Scope()
     if relation_name is not None:
         scope.add(Source(alias or relation_name, [Output(c.name, c.type, c.hidden) for c in columns]), None)
-    bound = _Binder(catalog or Catalog()).expression(copy, scope)
+    bound = _Binder(catalog or Catalog(), functions=functions).expression(copy, scope)
     if not queries:
         for column in bound.find_all(exp.Column):
             column.set("table", None)
@@ -101,8 +121,22 @@ def bind_expression(
     return bound
 
 
+def has_query(expression: exp.Expression) -> bool:
+    return expression.find(exp.Query) is not None
+
+
+def relations_of(bound: exp.Expression) -> list[str]:
+    """The names of the stored relations that a bound expression's subqueries read."""
+    return list(dict.fromkeys(table.name for table in bound.find_all(exp.Table) if table.db == SCHEMA))
+
+
 def bind_returning(
-    expressions: Sequence[exp.Expression], columns: Sequence[Column], relation_name: str, *, alias: str | None = None
+    expressions: Sequence[exp.Expression],
+    columns: Sequence[Column],
+    relation_name: str,
+    *,
+    alias: str | None = None,
+    functions: FunctionOracle | None = None,
 ) -> list[tuple[str, exp.Expression]]:
     """The output names and bound expressions of a RETURNING list; ``*`` is all visible columns."""
     items: list[tuple[str, exp.Expression]] = []
@@ -111,7 +145,8 @@ def bind_returning(
             stars = [exp.column(c.name, quoted=True) for c in columns if not c.hidden]
             items += [(star.name, bind_expression(star, columns, relation_name)) for star in stars]
         else:
-            items.append((label(each), bind_expression(each.unalias(), columns, relation_name, alias=alias)))
+            bound = bind_expression(each.unalias(), columns, relation_name, alias=alias, functions=functions)
+            items.append((label(each), bound))
     return items
 
 
@@ -128,8 +163,9 @@ def rename_relation(query_text: str, old: str, new: str) -> str:
 
 
 class _Binder:
-    def __init__(self, catalog: Catalog, *, inline_views: bool = True):
+    def __init__(self, catalog: Catalog, *, inline_views: bool = True, functions: FunctionOracle | None = None):
         self.catalog = catalog
+        self.functions = functions
         self.inline_views = inline_views
         self.relations: dict[int, None] = {}
         self.depends_on: dict[int, None] = {}
@@ -162,16 +198,36 @@ class _Binder:
         clause = node.args.get("with_")
         if clause is None:
             return
-        if clause.args.get("recursive"):
-            raise unsupported("WITH RECURSIVE", clause)
         for cte in clause.expressions:
             name = cte.alias
             if name in scope.ctes:
                 raise DuplicateRelation(f'WITH query name "{name}" specified more than once', position=position_of(cte))
+            cte.set("materialized", None)
+            if clause.args.get("recursive") and refers_to(cte.this, name):
+                self._recursive(cte, name, scope)
+                continue
             bound, columns = self.query(cte.this, scope)
             cte.set("this", bound)
-            cte.set("materialized", None)
             scope.ctes[name] = renamed(cte, columns)
+
+    def _recursive(self, cte: exp.CTE, name: str, scope: Scope) -> None:
+        """start UNION ALL step: the step sees the columns of the start under the query's name."""
+        union = check_recursive(cte)
+        start, columns = self.query(union.this, scope)
+        scope.ctes[name] = renamed(cte, columns)
+        step, others = self.query(union.expression, scope)
+        if len(others) != len(columns):
+            raise SqlSyntaxError("each UNION query must have the same number of columns", position=position_of(cte))
+        for number, (column, other) in enumerate(zip(columns, others, strict=True), 1):
+            if widen(column.type, other.type) != column.type:
+                raise TypeMismatch(
+                    f'recursive query "{name}" column {number} has type {column.type} in non-recursive term '
+                    f"but type {widen(column.type, other.type) or other.type} overall",
+                    hint="Cast the output of the non-recursive term to the correct type.",
+                    position=position_of(union.this),
+                )
+        union.set("this", wrapped(start))
+        union.set("expression", wrapped(step))
 
     def _values(self, node: exp.Values, scope: Scope) -> list[Output]:
         for row in node.expressions:
@@ -188,8 +244,8 @@ class _Binder:
     def _set_operation(self, node: exp.SetOperation, scope: Scope) -> list[Output]:
         left, columns = self.query(node.this, scope)
         right, _ = self.query(node.expression, scope)
-        node.set("this", _wrapped(left))
-        node.set("expression", _wrapped(right))
+        node.set("this", wrapped(left))
+        node.set("expression", wrapped(right))
         kinds = Translator({}).types(node)
         columns = [Output(column.name, kind or TEXT) for column, kind in zip(columns, kinds, strict=True)]
         self._order_by_output(node, columns)
@@ -199,8 +255,10 @@ class _Binder:
     def _select(self, node: exp.Select, scope: Scope) -> list[Output]:
         self._sources(node, scope)
         if not node.expressions:
-            raise unsupported("SELECT without columns", node)
-        self._windows(node)
+            node.set("expressions", [exp.alias_(exp.Null(), "?column?", quoted=True)])
+            if node.find_ancestor(exp.Exists) is None:
+                raise unsupported("SELECT without columns", node)
+        name_windows(node)
         where = node.args.get("where")
         if where is not None:
             where.set("this", self.expression(where.this, scope))
@@ -230,40 +288,23 @@ class _Binder:
 
     # --- clauses --------------------------------------------------------------------------------------------------
 
-    def _windows(self, node: exp.Select) -> None:
-        """OVER w means what WINDOW w AS (…) says."""
-        named = {window.this.name: window for window in node.args.get("windows") or []}
-        node.set("windows", None)
-        for window in list(node.find_all(exp.Window)):
-            alias = window.args.get("alias")
-            if alias is None:
-                continue
-            if alias.name not in named:
-                raise UndefinedColumn(f'window "{alias.name}" does not exist', position=position_of(alias))
-            for key in ("partition_by", "order", "spec"):
-                value = named[alias.name].args.get(key)
-                if value and not window.args.get(key):
-                    window.set(key, [each.copy() for each in value] if isinstance(value, list) else value.copy())
-            window.set("alias", None)
-
     def _group_by(self, node: exp.Select, scope: Scope) -> None:
         group = node.args.get("group")
         if group is None:
             return
         if group.args.get("all"):
             raise unsupported("GROUP BY ALL", group)
-        sets = (exp.Rollup, exp.Cube)
+        sets = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
         for owner in [group, *group.find_all(*sets)]:
-            items = [
-                each if isinstance(each, sets) else self._group_item(each, node, scope) for each in owner.expressions
-            ]
+            items = [each.unnest() for each in owner.expressions]
+            items = [each if isinstance(each, sets) else self._group_item(each, node, scope) for each in items]
             owner.set("expressions", items)
 
     def _group_item(self, item: exp.Expression, node: exp.Select, scope: Scope) -> exp.Expression:
         """A column of the input, else the name or the number of an output."""
-        number = _ordinal(item)
+        number = ordinal(item)
         if number is not None:
-            return _meaning(node, number, "GROUP BY", item)
+            return meaning(node, number, "GROUP BY", item)
         if isinstance(item, exp.Column) and not item.table:
             try:
                 return self.expression(item.copy(), scope)
@@ -273,7 +314,7 @@ class _Binder:
                 numbers = [n for n, each in enumerate(node.expressions, 1) if each.alias == item.name]
                 if not numbers:
                     raise
-                return _meaning(node, numbers[0], "GROUP BY", item)
+                return meaning(node, numbers[0], "GROUP BY", item)
         return self.expression(item, scope)
 
     def _order_by(self, node: exp.Select, scope: Scope) -> None:
@@ -287,7 +328,7 @@ class _Binder:
             on.set("expressions", [self._order_item(each, names, scope) for each in on.expressions])
 
     def _order_item(self, item: exp.Expression, names: list[str], scope: Scope | None) -> exp.Expression:
-        number = _ordinal(item)
+        number = ordinal(item)
         if number is None and isinstance(item, exp.Column) and not item.table and item.name in names:
             if names.count(item.name) > 1:
                 raise AmbiguousColumn(f'ORDER BY "{item.name}" is ambiguous', position=position_of(item))
@@ -356,14 +397,14 @@ class _Binder:
 
     def _source(self, node: exp.Expression, scope: Scope) -> exp.Expression:
         if isinstance(node, exp.Unnest):
-            node = _unnest_call(node)
+            node = unnest_call(node)
         if isinstance(node, exp.Lateral):
             return self._lateral(node, scope)
         if isinstance(node, exp.Subquery):
             return self._subquery(node, scope)
         if isinstance(node, exp.Values):
             columns = self._values(node, Scope(parent=scope.parent, ctes=scope.ctes))
-            alias = _require_alias(node, "VALUES in FROM")
+            alias = require_alias(node, "VALUES in FROM")
             scope.add(Source(alias, renamed_in_full(node, columns)), node)
             return node
         if not isinstance(node, exp.Table):
@@ -371,7 +412,7 @@ class _Binder:
         if isinstance(node.this, exp.Anonymous):
             return self._function(node, scope)
         if not isinstance(node.this, exp.Identifier):
-            raise unsupported("this in FROM", node)
+            raise unsupported("ROWS FROM" if node.args.get("rows_from") else "this in FROM", node)
         self._as_of(node)
         return self._table(node, scope)
 
@@ -382,23 +423,23 @@ class _Binder:
         if isinstance(node.this, exp.Unnest):
             unnest = node.this
             unnest.set("alias", node.args.get("alias"))
-            return self._function(_unnest_call(unnest), scope)
+            return self._function(unnest_call(unnest), scope)
         if not isinstance(node.this, exp.Subquery):
             raise unsupported("this use of LATERAL", node)
-        alias = _require_alias(node, "subquery in FROM")
+        alias = require_alias(node, "subquery in FROM")
         inner, columns = self.query(node.this.this, scope)
         node.set("this", inner)
         scope.add(Source(alias, renamed(node, columns)), node)
         return exp.Lateral(this=exp.Subquery(this=inner), alias=node.args["alias"])
 
     def _subquery(self, node: exp.Subquery, scope: Scope) -> exp.Expression:
-        if isinstance(node.this, (exp.Table, exp.Subquery)) and not _is_query(node.this):
+        if isinstance(node.this, (exp.Table, exp.Subquery)) and not is_query(node.this):
             # (a JOIN b ON …): its sources are sources of this level
             if node.args.get("alias") is not None:
                 raise unsupported("an alias for a join in parentheses", node)
             node.set("this", self._nested_joins(node.this, scope))
             return node
-        alias = _require_alias(node, "subquery in FROM")
+        alias = require_alias(node, "subquery in FROM")
         # a subquery sees the CTEs but not the tables beside it
         inner, columns = self.query(node.this, Scope(parent=scope.parent, ctes=scope.ctes))
         bound = exp.Subquery(this=inner, alias=node.args["alias"])
@@ -419,17 +460,17 @@ class _Binder:
 
     def _function(self, node: exp.Table, scope: Scope) -> exp.Expression:
         function = self.expression(node.this, scope)
-        element = Translator({}).elements(function).type
+        rows = Translator({}).rows_of(function)
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(function.this, quoted=True))
         node.set("alias", alias)
         if alias.this is None:
             alias.set("this", exp.to_identifier(function.this, quoted=True))
         node.set("this", function)
         # the alias of a function that returns one column names that column, too
-        columns = [Output(alias.name, element)]
+        columns = [Output(name or alias.name, kind) for name, kind in rows.columns]
         if node.args.get("ordinality"):
             columns.append(Output("ordinality", SqlType("bigint")))
-        scope.add(Source(alias.name, renamed_in_full(node, columns)), node)
+        scope.add(Source(alias.name, renamed_in_full(node, columns), scalar=len(rows.columns) == 1), node)
         return node
 
     def _as_of(self, node: exp.Table) -> None:
@@ -457,10 +498,12 @@ class _Binder:
         alias = node.alias or name
         if node.args.get("alias") is None:
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        if len(parts) == 1 and (columns := scope.cte(name)) is not None:
+        relation, columns = self.catalog.find(name), scope.cte(name) if len(parts) == 1 else None
+        if node.args.get("sample") and (columns is not None or (relation is not None and relation.kind == VIEW)):
+            raise unsupported("TABLESAMPLE of something else than a table or materialized view", node)
+        if columns is not None:
             scope.add(Source(alias, renamed(node, columns)), node)
             return node
-        relation = self.catalog.find(name)
         if relation is None:
             raise UndefinedRelation(
                 f'relation "{name}" does not exist',
@@ -484,8 +527,9 @@ class _Binder:
             alias=node.args["alias"],
         )
         for key, value in node.args.items():
-            if key not in ("this", "db", "catalog", "alias", "joins") and value:
-                raise unsupported({"sample": "TABLESAMPLE", "only": "ONLY"}.get(key, key.upper()), node)
+            if key not in ("this", "db", "catalog", "alias", "joins", "sample", "only") and value:
+                raise unsupported(key.upper(), node)
+        bound.set("sample", node.args.get("sample"))
         scope.add(Source(alias, renamed(bound, columns)), node)
         return bound
 
@@ -527,58 +571,28 @@ class _Binder:
             return node
         if isinstance(node, exp.Query):
             return self.query(node, scope)[0]
+        if is_array_query(node):
+            return self.expression(array_query(node), scope)
         for key, value in list(node.args.items()):
             if isinstance(value, exp.Expression):
                 if not isinstance(value, (exp.DataType, exp.Identifier, exp.Var)):
                     node.set(key, self.expression(value, scope))
             elif isinstance(value, list):
                 node.set(key, [self.expression(v, scope) if isinstance(v, exp.Expression) else v for v in value])
+        if isinstance(node, exp.Anonymous) and self.functions is not None and not is_ours(node.this):
+            self._ask(node, self.functions)
         return node
 
-
-def _is_query(node: exp.Expression) -> bool:
-    """Whether parentheses hold a query rather than a join."""
-    while isinstance(node, exp.Subquery) and node.args.get("alias") is None and not node.args.get("joins"):
-        node = node.this
-    return isinstance(node, (exp.Select, exp.SetOperation, exp.Values))
-
-
-def _wrapped(node: exp.Expression) -> exp.Expression:
-    """A side of a set operation, in parentheses if it would otherwise lose its ORDER BY, LIMIT or WITH."""
-    if isinstance(node, (exp.Subquery,)):
-        return node
-    clauses = ("order", "limit", "offset", "with_")
-    if any(node.args.get(key) for key in clauses) or isinstance(node, (exp.SetOperation, exp.Values)):
-        return exp.Subquery(this=node)
-    return node
-
-
-def _require_alias(node: exp.Expression, what: str) -> str:
-    alias = node.args.get("alias")
-    if alias is None or not alias.name:
-        raise SqlSyntaxError(f"{what} must have an alias", hint="for example (…) AS q", position=position_of(node))
-    return alias.name
-
-
-def _unnest_call(node: exp.Unnest) -> exp.Table:
-    alias = node.args.get("alias")
-    offset = node.args.get("offset")
-    if alias is not None and isinstance(offset, exp.Identifier):  # sqlglot took the last column alias for it
-        alias.append("columns", offset)
-    return exp.Table(
-        this=exp.Anonymous(this="unnest", expressions=node.expressions), alias=alias, ordinality=bool(offset) or None
-    )
-
-
-def _ordinal(item: exp.Expression) -> int | None:
-    if isinstance(item, exp.Literal) and not item.is_string and item.name.isdigit():
-        return int(item.name)
-    return None
-
-
-def _meaning(node: exp.Select, number: int, clause: str, item: exp.Expression) -> exp.Expression:
-    """The output that a number in GROUP BY stands for; a constant stays a number, as it would be taken for one."""
-    if not 1 <= number <= len(node.expressions):
-        raise SqlSyntaxError(f"{clause} position {number} is not in select list", position=position_of(item))
-    expression = node.expressions[number - 1].unalias()
-    return exp.Literal.number(number) if isinstance(expression.unnest(), exp.Literal) else expression.copy()
+    def _ask(self, node: exp.Anonymous, functions: FunctionOracle) -> None:
+        """A function that Headrace does not define: what does Spark say?"""
+        arguments = []
+        for each in plain_arguments(node):
+            value = Translator({}).value(each)
+            arguments.append(Argument(type=value.type, sql=value.sql if is_constant(each) else None))
+        try:
+            found = functions.find(node.this, arguments)
+        except HeadraceError as error:
+            error.position = position_of(node)
+            raise
+        if found is not None:
+            node.meta[FOUND] = found

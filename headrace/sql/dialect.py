@@ -188,7 +188,7 @@ class Parser(RisingWaveParser):
     def _parse_lambda(self, alias: bool = False) -> exp.Expression | None:
         if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
             if self._index > 1 and self._tokens[self._index - 2].text.upper() == "ARRAY":
-                raise Unsupported("ARRAY(subquery) is not supported", position=self._curr.start + 1)
+                return self.parse_query()
             self.raise_error("a query needs parentheses")
         argument = super()._parse_lambda(alias=False)
         bare = argument.this if isinstance(argument, exp.Order) else argument
@@ -315,6 +315,12 @@ class Parser(RisingWaveParser):
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expression | None:
         """type 'constant', which binds tighter than a cast that follows; sqlglot would cast the constant first."""
+        if self._match_pair(TokenType.ARRAY, TokenType.L_BRACKET, advance=False):
+            self._array_depth += 1
+            try:
+                return super()._parse_type(parse_interval, fallback_to_identifier)
+            finally:
+                self._array_depth -= 1
         if self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
             index = self._index
             data_type = self._parse_types(check_func=True, allow_identifiers=False)

@@ -8,39 +8,28 @@ Whatever has no method here is refused, so that nothing reaches Spark with a mea
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported
-from headrace.sql import aggregates, datetimes, functions, jsonb, operators, regex
-from headrace.sql.aggregates import AggregateCall, OrderKey
+from headrace.errors import HeadraceError, TypeMismatch, Unsupported
+from headrace.sql import datetimes, functions, jsonb, operators, regex, rows
+from headrace.sql.calls import Calls
 from headrace.sql.casts import cast
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.literals import number_literal, spark_string
-from headrace.sql.signatures import no_function
-from headrace.sql.typed import BOOLEAN, INTEGER, TEXT, Typed, common_type, describe, is_integer
+from headrace.sql.positions import name_of, position_of, unsupported
+from headrace.sql.typed import BOOLEAN, INTEGER, JSONB, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
 
 COLUMN_TYPE = "headrace_type"
 """The key under which bind leaves a column's type in the meta of an exp.Column."""
 
 
-def position_of(node: exp.Expression | None) -> int | None:
-    """Where the node was in the text, counted from 1, as far as sqlglot recorded it."""
-    if node is None:
-        return None
-    starts = [part.meta_get("start") for part in node.walk()]
-    return min((start + 1 for start in starts if start is not None), default=None)
-
-
-def unsupported(construct: str, node: exp.Expression) -> Unsupported:
-    return Unsupported(f"{construct} is not supported", position=position_of(node))
-
-
-class Expressions:
+class Expressions(Calls):
     """Translates expressions. For a single input, columns go without qualifiers, or with the struct they are in."""
 
     def __init__(self, *, qualified: bool = True, within: str | None = None):
@@ -64,7 +53,7 @@ class Expressions:
     def raw(self, node: exp.Expression) -> Typed:
         method = self._methods().get(type(node))
         if method is None:
-            raise unsupported(_name_of(node), node)
+            raise unsupported(name_of(node), node)
         try:
             return method(self, node)
         except HeadraceError as error:
@@ -111,7 +100,10 @@ class Expressions:
         return self.raw(node.this)
 
     def _arithmetic(self, node: exp.Binary) -> Typed:
-        return operators.arithmetic(_ARITHMETIC[type(node)], self.raw(node.this), self.raw(node.expression))
+        left, right = self.raw(node.this), self.raw(node.expression)
+        if left.type == JSONB and isinstance(node, exp.Sub):
+            return jsonb.remove(left, right)
+        return operators.arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _negate(self, node: exp.Neg) -> Typed:
         return operators.negate(self.raw(node.this))
@@ -129,13 +121,19 @@ class Expressions:
         return Typed(f"(~ {value.sql})", value.type)
 
     def _concatenate(self, node: exp.DPipe) -> Typed:
-        return operators.concatenate(self.value(node.this), self.value(node.expression))
+        left, right = self.value(node.this), self.value(node.expression)
+        if JSONB in (left.type, right.type) and {left.type, right.type} <= {JSONB, None}:
+            return jsonb.concatenate(left, right)
+        return operators.concatenate(left, right)
 
     def _and_or(self, node: exp.Connector) -> Typed:
         word = "AND" if isinstance(node, exp.And) else "OR"
         return Typed(f"({self.boolean(word, node.this)} {word} {self.boolean(word, node.expression)})", BOOLEAN)
 
     def _not(self, node: exp.Not) -> Typed:
+        inner = node.this
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) and row_of(inner.this.unnest()):
+            return self._is(inner, negated=True)
         return Typed(f"(NOT {self.boolean('NOT', node.this)})", BOOLEAN)
 
     def _compare(self, node: exp.Binary) -> Typed:
@@ -145,30 +143,20 @@ class Expressions:
         if isinstance(node.expression, exp.Anonymous) and node.expression.this in ("all", "some"):
             quantifier = exp.All if node.expression.this == "all" else exp.Any
             return self._quantified(symbol, node.this, quantifier(this=node.expression.expressions[0]))
-        left, right = _row_of(node.this), _row_of(node.expression)
+        left, right = row_of(node.this), row_of(node.expression)
         if left is not None and right is not None:
             return self._compare_rows(symbol, left, right)
         return operators.compare(symbol, self.value(node.this), self.value(node.expression))
 
     def _compare_rows(self, symbol: str, left: list[exp.Expression], right: list[exp.Expression]) -> Typed:
-        if len(left) != len(right):
-            raise TypeMismatch("unequal number of entries in row expressions")
-        if symbol not in ("=", "<>"):
-            raise Unsupported(f"{symbol} between rows is not supported")
-        pairs = [operators.compare("=", self.value(a), self.value(b)).sql for a, b in zip(left, right, strict=True)]
-        joined = f"({' AND '.join(pairs)})"
-        return Typed(joined if symbol == "=" else f"(NOT {joined})", BOOLEAN)
+        return rows.compare_rows(symbol, [self.value(each) for each in left], [self.value(each) for each in right])
 
     def _quantified(self, symbol: str, left: exp.Expression, quantifier: exp.Expression) -> Typed:
         """x = ANY (array or query), x > ALL (array)"""
         every = isinstance(quantifier, exp.All)
         inner = quantifier.this.unnest() if isinstance(quantifier.this, exp.Paren) else quantifier.this
         if isinstance(inner, exp.Query):
-            if (symbol, every) == ("=", False):
-                return self._in_query(left, inner)
-            if (symbol, every) == ("<>", True):
-                return Typed(f"(NOT {self._in_query(left, inner).sql})", BOOLEAN)
-            raise unsupported(f"{symbol} {'ALL' if every else 'ANY'} (subquery)", left)
+            return self._quantified_query(symbol, left, inner, every=every)
         value, array = self.value(left), self.value(inner)
         if array.type is None:
             array = cast(array, array_of(value.type or TEXT))
@@ -181,7 +169,10 @@ class Expressions:
         function = "forall" if every else "exists"
         return Typed(f"{function}({array.sql}, _e -> {value.sql} {symbol} _e)", BOOLEAN)
 
-    def _is(self, node: exp.Is) -> Typed:
+    def _is(self, node: exp.Is, *, negated: bool = False) -> Typed:
+        row = row_of(node.this.unnest())
+        if isinstance(node.expression, exp.Null) and row is not None:
+            return rows.row_is_null([self.value(each) for each in row], negated=negated)
         if isinstance(node.expression, exp.Null):
             return Typed(f"({self.value(node.this).sql} IS NULL)", BOOLEAN)
         if isinstance(node.expression, exp.Boolean):
@@ -190,7 +181,11 @@ class Expressions:
         raise unsupported(f"IS {node.expression.sql().upper()}", node)
 
     def _distinct_from(self, node: exp.Binary) -> Typed:
-        equal = operators.compare("<=>", self.value(node.this), self.value(node.expression))
+        left, right = row_of(node.this.unnest()), row_of(node.expression.unnest())
+        if left is not None and right is not None:
+            equal = self._compare_rows("<=>", left, right)
+        else:
+            equal = operators.compare("<=>", self.value(node.this), self.value(node.expression))
         return equal if isinstance(node, exp.NullSafeEQ) else Typed(f"(NOT {equal.sql})", BOOLEAN)
 
     def _between(self, node: exp.Between) -> Typed:
@@ -208,12 +203,12 @@ class Expressions:
             return self._in_query(node.this, query)
         if not node.expressions:
             raise unsupported("IN with an empty list", node)
-        left = _row_of(node.this)
+        left = row_of(node.this)
         if left is not None:
-            rows = [_row_of(each) for each in node.expressions]
-            if None in rows:
+            others = [row_of(each) for each in node.expressions]
+            if None in others:
                 raise TypeMismatch("unequal number of entries in row expressions")
-            return Typed(f"({' OR '.join(self._compare_rows('=', left, row).sql for row in rows)})", BOOLEAN)
+            return Typed(f"({' OR '.join(self._compare_rows('=', left, row).sql for row in others)})", BOOLEAN)
         value, *items = operators.same_type("=", self.value(node.this), *map(self.value, node.expressions))
         return Typed(f"({value.sql} IN ({', '.join(item.sql for item in items)}))", BOOLEAN)
 
@@ -228,7 +223,7 @@ class Expressions:
     def _match_like(self, node: exp.Binary, escape: str | None) -> Typed:
         word = "LIKE" if isinstance(node, exp.Like) else "ILIKE"
         if isinstance(node.expression, (exp.Any, exp.All)):
-            raise unsupported(f"{word} ANY", node)
+            return self._like_any(node, word)
         value, pattern = self._text_operand(word, node.this), self.value(node.expression)
         if pattern.literal is not None:
             sql = spark_string(regex.like_pattern(pattern.literal, "\\" if escape is None else escape))
@@ -239,6 +234,17 @@ class Expressions:
             sql = rf"regexp_replace({cast(pattern, TEXT).sql}, '(\\\\[%_\\\\])|\\\\(.)', '$1$2')"
         negation = "NOT " if node.args.get("negate") else ""
         return Typed(f"({value} {negation}{word} {sql})", BOOLEAN)
+
+    def _like_any(self, node: exp.Binary, word: str) -> Typed:
+        """LIKE ANY (ARRAY['a%', …]): a LIKE for each pattern."""
+        every, array = isinstance(node.expression, exp.All), node.expression.this.unnest()
+        if not isinstance(array, exp.Array) or not array.expressions:
+            raise unsupported(f"{word} {'ALL' if every else 'ANY'} with something else than ARRAY[…]", node)
+        parts = []
+        for pattern in array.expressions:
+            single = type(node)(this=node.this, expression=pattern, negate=node.args.get("negate"))
+            parts.append(self._match_like(single, None).sql)
+        return Typed(f"({(' AND ' if every else ' OR ').join(parts)})", BOOLEAN)
 
     def _text_operand(self, symbol: str, node: exp.Expression) -> str:
         value = self.value(node)
@@ -299,8 +305,6 @@ class Expressions:
     def _array(self, node: exp.Array) -> Typed:
         if not node.expressions:
             raise TypeMismatch("cannot determine type of empty array", hint="cast it, for example ARRAY[]::integer[]")
-        if isinstance(node.expressions[0], exp.Query):
-            raise unsupported("ARRAY(subquery)", node)
         values = [self.value(each) for each in node.expressions]
         kind = common_type("ARRAY", [value.type for value in values]) or TEXT
         return Typed(f"array({', '.join(cast(value, kind).sql for value in values)})", array_of(kind))
@@ -328,7 +332,8 @@ class Expressions:
     def _field(self, node: exp.Dot) -> Typed:
         value = self.value(node.this)
         if not isinstance(node.expression, exp.Identifier):
-            raise unsupported("this use of a dot", node)
+            star = isinstance(node.expression, exp.Star)
+            raise unsupported("(…).*" if star else "this use of a dot", node)
         name = node.expression.name
         for field, kind in value.type.fields if value.type is not None else ():
             if field == name:
@@ -345,141 +350,53 @@ class Expressions:
         function = jsonb.get if isinstance(node, (exp.JSONExtract, exp.JSONExtractScalar)) else jsonb.get_path
         return function(self.value(node.this), self.value(node.expression), as_text=as_text)
 
-    # --- calls ----------------------------------------------------------------------------------------------------
+    def _contains(self, node: exp.Binary) -> Typed:
+        symbol = _CONTAINS[type(node)]
+        left, right = self._constant_or_value(node.this), self._constant_or_value(node.expression)
+        if symbol == "<@":
+            left, right, symbol = right, left, "@>"
+        if JSONB in (left.type, right.type) and symbol == "@>":
+            return jsonb.contains(left, right)
+        return rows.array_contains_all(left, right, symbol)
 
-    def _call(self, node: exp.Anonymous) -> Typed:
-        name = node.this
-        if aggregates.is_aggregate(name):
-            return self._aggregate(node).finish()
-        if aggregates.is_window_function(name):
-            raise TypeMismatch(f"window function {name} requires an OVER clause")
-        if name in ("unnest", "generate_series"):
-            array = self.elements(node)
-            return Typed(f"explode({array.sql})", array.type)
-        if any(isinstance(arg, (exp.Star, exp.Distinct, exp.Order)) for arg in node.expressions):
-            raise unsupported(f"this call of {name}()", node)
-        if not functions.is_scalar(name):
-            raise unsupported(f"function {name}()", node)
-        return functions.call_function(name, [self.value(arg) for arg in node.expressions])
+    def _constant_or_value(self, node: exp.Expression) -> Typed:
+        """A jsonb constant stays legible: what @> looks for is read from it."""
+        inner = node.unnest()
+        value = self.value(node)
+        if value.type == JSONB and isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal):
+            return dataclasses.replace(value, literal=inner.this.name)
+        return value
 
-    def elements(self, node: exp.Anonymous) -> Typed:
-        """The array that a set-returning function unfolds; the type is an element's."""
-        if node.this == "generate_series":
-            return datetimes.series([self.raw(arg) for arg in node.expressions])
-        if node.this == "unnest" and len(node.expressions) == 1:
-            args = [self.value(node.expressions[0])]
-            if args[0].type is None or args[0].type.name != "array":
-                raise no_function("unnest", args)
-            return Typed(args[0].sql, args[0].type.element)
-        raise unsupported(f"function {node.this}() in FROM", node)
+    def _has_keys(self, node: exp.Binary) -> Typed:
+        left, right = self.value(node.this), self.value(node.expression)
+        if isinstance(node, exp.JSONBContainsTopKey):
+            return jsonb.has_key(left, right)
+        return jsonb.has_keys(left, right, every=isinstance(node, exp.JSONBContainsAllTopKeys))
 
-    def _aggregate(self, node: exp.Expression) -> aggregates.Aggregate:
-        if not isinstance(node, exp.Anonymous):
-            raise unsupported(_name_of(node), node)
-        args, distinct, order = list(node.expressions), False, []
-        if args and isinstance(args[-1], exp.Order):
-            order = self.order_keys(args[-1].expressions)
-            args[-1] = args[-1].this
-        if args and isinstance(args[0], exp.Distinct):
-            distinct, args = True, [*args[0].expressions, *args[1:]]
-        star = len(args) == 1 and isinstance(args[0], exp.Star)
-        values = [] if star else [self.value(arg) for arg in args]
-        try:
-            if aggregates.is_window_function(node.this):
-                return aggregates.window_function(node.this, values)
-            if not aggregates.is_aggregate(node.this):
-                raise Unsupported(f"{node.this}() as an aggregate or window function is not supported")
-            return aggregates.aggregate(
-                node.this, AggregateCall(args=values, star=star, distinct=distinct, order=order)
-            )
-        except HeadraceError as error:
-            error.position = error.position or position_of(node)
-            raise
-
-    def order_keys(self, ordered: list[exp.Ordered]) -> list[OrderKey]:
-        return [
-            OrderKey(
-                value=self.value(each.this),
-                descending=bool(each.args.get("desc")),
-                nulls_first=bool(each.args.get("nulls_first")),
-            )
-            for each in ordered
-        ]
-
-    def _filter(self, node: exp.Filter) -> Typed:
-        return self._aggregate(node.this).finish(self._filter_clause(node))
-
-    def _filter_clause(self, node: exp.Filter) -> str:
-        return f" FILTER (WHERE {self.boolean('FILTER', node.expression.this)})"
-
-    def _window(self, node: exp.Window) -> Typed:
-        function, clause = node.this, ""
-        if isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
-            raise unsupported("IGNORE NULLS", node)
-        if isinstance(function, exp.Filter):
-            clause, function = self._filter_clause(function), function.this
-        result = self._aggregate(function)
-        parts = []
-        if node.args.get("partition_by"):
-            parts.append("PARTITION BY " + ", ".join(self.text(each) for each in node.args["partition_by"]))
-        order = node.args.get("order")
-        if order is not None:
-            parts.append("ORDER BY " + ", ".join(key.sql for key in self.order_keys(order.expressions)))
-        elif aggregates.is_window_function(function.this):
-            parts.append("ORDER BY NULL")
-        if node.args.get("spec") is not None:
-            parts.append(self._frame(node.args["spec"]))
-        return result.finish(f"{clause} OVER ({' '.join(parts)})")
-
-    def _frame(self, spec: exp.WindowSpec) -> str:
-        kind = spec.args["kind"].upper()
-        if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
-            raise unsupported(f"{kind} in a window frame" if kind not in ("ROWS", "RANGE") else "EXCLUDE", spec)
-
-        def bound(value: Any, side: str | None) -> str:
-            if side is None and value != "CURRENT ROW":
-                raise SqlSyntaxError("a window frame's bound needs PRECEDING or FOLLOWING", position=position_of(spec))
-            text = value if isinstance(value, str) else self.text(value)
-            return f"{text} {side.upper()}" if side else text
-
-        start = bound(spec.args["start"], spec.args.get("start_side"))
-        if spec.args.get("end") is None:
-            return f"{kind} {start}"
-        return f"{kind} BETWEEN {start} AND {bound(spec.args['end'], spec.args.get('end_side'))}"
+    def _overlaps(self, node: exp.Overlaps) -> Typed:
+        sides = [row_of(side.unnest()) for side in (node.this, node.expression)]
+        if None in sides:
+            raise TypeMismatch("OVERLAPS needs a row of two values on each side")
+        return rows.overlaps(*([self.raw(each) for each in side] for side in sides))
 
     # --- queries inside expressions: see headrace.sql.translate ---------------------------------------------------
 
     def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
         raise unsupported("a subquery", query)
 
+    def _quantified_query(self, symbol: str, left: exp.Expression, query: exp.Expression, *, every: bool) -> Typed:
+        raise unsupported("a subquery", query)
+
     def _query(self, node: exp.Expression) -> Typed:
         raise unsupported("a subquery", node)
 
 
-def _row_of(node: exp.Expression) -> list[exp.Expression] | None:
+def row_of(node: exp.Expression) -> list[exp.Expression] | None:
     if isinstance(node, exp.Tuple):
         return node.expressions
     if isinstance(node, exp.Anonymous) and node.this == "row":
         return node.expressions
     return None
-
-
-_NAMES: dict[type, str] = {
-    exp.Star: "* here",
-    exp.Placeholder: "a parameter",
-    exp.Parameter: "a parameter",
-    exp.ArrayContainsAll: "the operator @>",
-    exp.ArrayContainedBy: "the operator <@",
-    exp.ArrayOverlaps: "the operator &&",
-    exp.JSONBContainsTopKey: "the operator ?",
-    exp.Collate: "COLLATE",
-    exp.IgnoreNulls: "IGNORE NULLS",
-    exp.WithinGroup: "WITHIN GROUP",
-}
-
-
-def _name_of(node: exp.Expression) -> str:
-    return _NAMES.get(type(node)) or type(node).__name__
 
 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -491,6 +408,8 @@ _BITWISE = {
     exp.BitwiseRightShift: ">>",
 }
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+
+_CONTAINS = {exp.ArrayContainsAll: "@>", exp.ArrayContainedBy: "<@", exp.ArrayOverlaps: "&&"}
 
 _E = Expressions
 _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
@@ -531,6 +450,12 @@ _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
     exp.JSONExtractScalar: _E._json,
     exp.JSONBExtract: _E._json,
     exp.JSONBExtractScalar: _E._json,
+    **dict.fromkeys(_CONTAINS, _E._contains),
+    exp.JSONBContainsTopKey: _E._has_keys,
+    exp.JSONBContainsAnyTopKeys: _E._has_keys,
+    exp.JSONBContainsAllTopKeys: _E._has_keys,
+    exp.Overlaps: _E._overlaps,
+    exp.WithinGroup: _E._ordered_set,
     exp.Anonymous: _E._call,
     exp.Filter: _E._filter,
     exp.Window: _E._window,

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Unsupported
-from headrace.sql import datetimes, regex
+from headrace.sql import datetimes, jsonb, regex
 from headrace.sql.casts import cast
+from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
 from headrace.sql.operators import arithmetic, power, same_type
 from headrace.sql.signatures import SIGNATURES, call_by_signature, error_if, no_function
@@ -407,7 +408,11 @@ def _array_element(spark: str) -> Handler:
 def _array_to_string(name: str, args: list[Typed]) -> Typed:
     _arity(name, args, 2, 3)
     array = _array(name, args[0])
-    texts = f"transform({array.sql}, _e -> {_printed(Typed('_e', array.type.element))})"
+    element = array.type.element
+    if element == TEXT or is_integer(element):  # Spark takes no subquery inside transform
+        texts = f"CAST({array.sql} AS ARRAY<STRING>)"
+    else:
+        texts = f"transform({array.sql}, _e -> {_printed(Typed('_e', element))})"
     rest = ", ".join(cast(arg, TEXT).sql for arg in args[1:])
     return Typed(f"array_join({texts}, {rest})", TEXT)
 
@@ -423,6 +428,18 @@ def _string_to_array(name: str, args: list[Typed]) -> Typed:
     )
 
 
+def _array_or_empty(name: str, args: list[Typed]) -> Typed:
+    """What ARRAY(subquery) becomes: an array_agg() that is not NULL over no rows."""
+    _arity(name, args, 1)
+    array = _array(name, args[0])
+    return Typed(f"coalesce({array.sql}, CAST(array() AS {array.type.spark}))", array.type)
+
+
+def _timezone(name: str, args: list[Typed]) -> Typed:
+    _arity(name, args, 2)
+    return datetimes.at_time_zone(args[1], args[0])
+
+
 def _row(name: str, args: list[Typed]) -> Typed:
     args = [cast(arg, TEXT) if arg.type is None else arg for arg in args]
     fields = tuple((f"f{number}", arg.type) for number, arg in enumerate(args, 1))
@@ -434,13 +451,11 @@ def _row(name: str, args: list[Typed]) -> Typed:
 
 
 def _jsonb_path(name: str, args: list[Typed]) -> Typed:
-    from headrace.sql.jsonb import get
-
     _arity(name, args, 2, 1000)
     value = cast(args[0], JSONB)
     for key in args[1:-1]:
-        value = get(value, key)
-    return get(value, args[-1], as_text=name.endswith("_text"))
+        value = jsonb.get(value, key)
+    return jsonb.get(value, args[-1], as_text=name.endswith("_text"))
 
 
 _HANDLERS: dict[str, Handler] = {
@@ -475,6 +490,12 @@ _HANDLERS: dict[str, Handler] = {
     "array_to_string": _array_to_string,
     "string_to_array": _string_to_array,
     "row": _row,
+    "_array_or_empty": _array_or_empty,
+    "format": format_text,
+    "timezone": _timezone,
+    **dict.fromkeys(("to_jsonb",), jsonb.to_jsonb),
+    **dict.fromkeys(("jsonb_build_object", "json_build_object"), jsonb.build_object),
+    **dict.fromkeys(("jsonb_build_array", "json_build_array"), jsonb.build_array),
     **dict.fromkeys(("jsonb_extract_path", "jsonb_extract_path_text"), _jsonb_path),
     "extract": datetimes.extract,
     "date_part": datetimes.date_part,

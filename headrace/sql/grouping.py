@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from headrace.errors import GroupingError, WindowingError
-from headrace.sql.aggregates import is_aggregate, is_window_function
+from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
 from headrace.sql.expressions import position_of
+from headrace.sql.oracle import AGGREGATE, found_for
 
 
 def check_grouping(select: exp.Select) -> None:
@@ -40,7 +41,9 @@ def check_grouping(select: exp.Select) -> None:
 def _keys(group: exp.Group | None, select: exp.Select) -> list[exp.Expression]:
     if group is None:
         return []
-    keys = [key for owner in [group, *group.find_all(exp.Rollup, exp.Cube)] for key in owner.expressions]
+    sets = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+    owners = [group, *(each for each in _own_nodes(group) if isinstance(each, sets))]
+    keys = [key for owner in owners for key in owner.expressions]
     constants = [int(key.name) for key in keys if isinstance(key, exp.Literal) and not key.is_string]
     return keys + [select.expressions[number - 1].unalias() for number in constants]
 
@@ -52,11 +55,20 @@ def _own_nodes(node: exp.Expression) -> Iterator[exp.Expression]:
 
 def _is_aggregate(node: exp.Expression) -> bool:
     """A call of an aggregate function that is not a window function by its OVER."""
-    if not isinstance(node, exp.Anonymous) or not is_aggregate(node.this):
+    if not isinstance(node, exp.Anonymous):
         return False
-    owner = node.parent.parent if isinstance(node.parent, exp.Filter) else node.parent
-    child = node.parent if isinstance(node.parent, exp.Filter) else node
-    return not (isinstance(owner, exp.Window) and owner.this is child)
+    found = found_for(node)
+    if not (is_aggregate(node.this) or is_ordered_set(node.this) or (found is not None and found.kind == AGGREGATE)):
+        return False
+    child = node
+    while isinstance(child.parent, (exp.Filter, exp.WithinGroup)) and child.parent.this is child:
+        child = child.parent
+    return not (isinstance(child.parent, exp.Window) and child.parent.this is child)
+
+
+def own_calls(node: exp.Expression) -> list[exp.Anonymous]:
+    """The function calls of an expression, but not those of queries inside it."""
+    return [each for each in _own_nodes(node) if isinstance(each, exp.Anonymous)]
 
 
 def has_aggregate(node: exp.Expression) -> bool:
@@ -89,7 +101,14 @@ def _check(node: exp.Expression, keys: list[exp.Expression]) -> None:
     """Every column is in a key or in an aggregate."""
     if _is_aggregate(node) or isinstance(node, exp.Query) or any(node == key for key in keys):
         return
-    if isinstance(node, exp.Filter) and _is_aggregate(node.this):
+    if isinstance(node, (exp.Filter, exp.WithinGroup)) and _is_aggregate(_call(node)):
+        return
+    if isinstance(node, exp.Anonymous) and node.this == "grouping":
+        if not node.expressions or not all(any(each == key for key in keys) for each in node.expressions):
+            raise GroupingError(
+                "arguments to GROUPING must be grouping expressions of the associated query level",
+                position=position_of(node),
+            )
         return
     if isinstance(node, exp.Column):
         name = f"{node.table}.{node.name}" if node.table else node.name
@@ -99,3 +118,9 @@ def _check(node: exp.Expression, keys: list[exp.Expression]) -> None:
         )
     for child in node.iter_expressions():
         _check(child, keys)
+
+
+def _call(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, (exp.Filter, exp.WithinGroup)):
+        node = node.this
+    return node

@@ -44,6 +44,8 @@ class Source:
 
     alias: str
     columns: list[Output]
+    scalar: bool = False
+    """A function of one column, which its alias stands for."""
 
     def find(self, name: str) -> Output | None:
         return next((column for column in self.columns if column.name == name), None)
@@ -159,6 +161,8 @@ class Scope:
             raise AmbiguousColumn(
                 f'column reference "{node.name}" is ambiguous', hint=f"it could be: {names}", position=position_of(node)
             )
+        if not found:
+            found = [(each, each.columns[0]) for each in self.sources if each.scalar and each.alias == node.name]
         return _reference(found[0][0].alias, found[0][1], start) if found else None
 
     def _candidates(self) -> str | None:

@@ -10,7 +10,7 @@ is refused: a query must not run with a clause left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -19,9 +19,15 @@ from headrace.errors import SqlSyntaxError, TypeMismatch
 from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
-from headrace.sql.expressions import Expressions, position_of, unsupported
+from headrace.sql.expressions import Expressions, position_of, row_of, unsupported
+from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.literals import NOT_CONSTANT, constant
 from headrace.sql.names import SCHEMA
+from headrace.sql.operators import compare
+from headrace.sql.oracle import generates
+from headrace.sql.recursion import LEVELS, refers_to
+from headrace.sql.sets import is_set_returning
+from headrace.sql.shapes import as_in
 from headrace.sql.typed import BIGINT, BOOLEAN, TEXT, Typed, common_type, is_integer
 from headrace.types import SqlType, quote_spark
 
@@ -75,6 +81,7 @@ _SELECT_CLAUSES = {
 class Translator(Expressions):
     def __init__(self, table_names: Mapping[str, str], *, qualified: bool = True, within: str | None = None):
         super().__init__(qualified=qualified, within=within)
+        self._unfolded: dict[int, Typed] = {}
         self.table_names = table_names
         self._types: dict[int, Types] = {}
 
@@ -134,8 +141,12 @@ class Translator(Expressions):
         for cte in clause.expressions:
             columns = cte.args["alias"].args.get("columns") or []
             names = f"({', '.join(quote_spark(column.name) for column in columns)})" if columns else ""
-            parts.append(f"{quote_spark(cte.alias)}{names} AS ({self.query(cte.this, self._settled(cte.this))})")
-        return f"WITH {', '.join(parts)} "
+            recursive = clause.args.get("recursive") and refers_to(cte.this, cte.alias)
+            # the step gives what the start gives, whatever it would have been by itself
+            kinds = self._settled(cte.this.this if recursive else cte.this)
+            levels = f" MAX RECURSION LEVEL {LEVELS}" if recursive else ""
+            parts.append(f"{quote_spark(cte.alias)}{names}{levels} AS ({self.query(cte.this, kinds)})")
+        return f"WITH {'RECURSIVE ' if clause.args.get('recursive') else ''}{', '.join(parts)} "
 
     def _settled(self, node: exp.Expression) -> Types:
         """The types of a query in FROM, where constants must make up their minds."""
@@ -146,9 +157,12 @@ class Translator(Expressions):
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             return self._distinct_on(node, distinct.args["on"], want)
+        if self._with_ties(node) or self._hidden_aggregate(node) or self._having_grouping(node):
+            return self._numbered(node, want)
+        unfolded = self._unfold(node)
         head = "SELECT DISTINCT " if distinct is not None else "SELECT "
         items = [f"{value} AS {quote_spark(name)}" for name, value in self._projections(node, want)]
-        return head + ", ".join(items) + self._from(node) + self._tail(node)
+        return head + ", ".join(items) + self._from(node, unfolded) + self._tail(node)
 
     def _projections(self, node: exp.Select, want: Types | None) -> list[tuple[str, str]]:
         items = []
@@ -162,31 +176,69 @@ class Translator(Expressions):
             items.append((each.alias_or_name, value.sql))
         return items
 
-    def _from(self, node: exp.Select) -> str:
+    def _unfold(self, node: exp.Select) -> str:
+        """Set-returning functions inside expressions, or several side by side, as one more thing in FROM.
+
+        They run in step: where one has fewer rows than another, it is NULL."""
+        items = [each.unalias() for each in node.expressions]
+        calls = [call for item in items for call in own_calls(item) if is_set_returning(call.this) or generates(call)]
+        if calls and any(item.find(exp.Window) is not None for item in items):
+            # Spark would unfold the rows first, PostgreSQL numbers them first
+            raise unsupported(f"{calls[0].this}() beside a window function", calls[0])
+        calls = [call for call in calls if not generates(call)]
+        if not calls or (len(calls) == 1 and any(calls[0] is item for item in items)):
+            return ""
+        if any(node.args.get(key) for key in ("group", "having")) or any(map(has_aggregate, items)):
+            raise unsupported(f"{calls[0].this}() inside an expression beside aggregates", calls[0])
+        arrays, fields = [], []
+        for number, call in enumerate(calls):
+            generated = self.rows_of(call)
+            if generated.structs:
+                raise unsupported(f"{call.this}(), which returns several columns, outside of FROM", call)
+            kind = generated.columns[0][1]
+            arrays.append(f"coalesce({generated.sql}, CAST(array() AS ARRAY<{kind.spark}>))")
+            fields.append(f"`{number}`: {kind.spark}")
+            self._unfolded[id(call)] = Typed(f"`_srf`.`_s{number}`", kind)
+        names = ", ".join(f"`_s{number}`" for number in range(len(calls)))
+        zipped = f"CAST(arrays_zip({', '.join(arrays)}) AS ARRAY<STRUCT<{', '.join(fields)}>>)"
+        lateral = "FROM " if node.args.get("from_") is None else "CROSS JOIN LATERAL "
+        return f" {lateral}(SELECT inline({zipped})) AS `_srf`({names})"
+
+    def _generator(self, node: exp.Anonymous) -> Typed:
+        return self._unfolded.get(id(node)) or super()._generator(node)
+
+    def _from(self, node: exp.Select, unfolded: str = "", *, having: bool = True) -> str:
         """FROM to HAVING."""
         parts = []
         source = node.args.get("from_")
         if source is not None:
             parts.append(f" FROM {self._source(source.this, first=True)}")
         parts += [f" {self._join(join)}" for join in node.args.get("joins") or []]
+        parts.append(unfolded)
         if node.args.get("where") is not None:
-            parts.append(f" WHERE {self.boolean('WHERE', node.args['where'].this)}")
+            parts.append(f" WHERE {self.condition('WHERE', node.args['where'].this)}")
         if node.args.get("group") is not None:
             parts.append(f" GROUP BY {self._group(node.args['group'])}")
-        if node.args.get("having") is not None:
-            parts.append(f" HAVING {self.boolean('HAVING', node.args['having'].this)}")
+        if having and node.args.get("having") is not None:
+            parts.append(f" HAVING {self.condition('HAVING', node.args['having'].this)}")
         return "".join(parts)
 
     def _group(self, group: exp.Group) -> str:
-        _only(group, {"expressions", "rollup", "cube"})
-        items = []
-        for each in [*group.expressions, *(group.args.get("rollup") or []), *(group.args.get("cube") or [])]:
-            if isinstance(each, (exp.Rollup, exp.Cube)):
-                inner = ", ".join(self.text(item) for item in each.expressions)
-                items.append(f"{type(each).__name__.upper()}({inner})")
-            else:
-                items.append(self.text(each))
-        return ", ".join(items)
+        _only(group, {"expressions", "rollup", "cube", "grouping_sets"})
+        keys = ("rollup", "cube", "grouping_sets")
+        items = [*group.expressions, *(each for key in keys for each in group.args.get(key) or [])]
+        if all(isinstance(each, exp.Tuple) and not each.expressions for each in items):
+            return "GROUPING SETS (())"
+        return ", ".join(filter(None, (self._group_item(each) for each in items)))
+
+    def _group_item(self, item: exp.Expression, *, inside: bool = False) -> str:
+        if isinstance(item, (exp.Rollup, exp.Cube, exp.GroupingSets)):
+            word = "GROUPING SETS" if isinstance(item, exp.GroupingSets) else type(item).__name__.upper()
+            return f"{word} ({', '.join(self._group_item(each, inside=True) for each in item.expressions)})"
+        if isinstance(item, exp.Tuple):
+            listed = ", ".join(self.text(each) for each in item.expressions)
+            return f"({listed})" if inside else listed
+        return self.text(item)
 
     def _tail(self, node: exp.Expression) -> str:
         """ORDER BY, LIMIT and OFFSET."""
@@ -201,8 +253,8 @@ class Translator(Expressions):
         clause = ""
         if isinstance(limit, exp.Fetch):
             options = limit.args.get("limit_options")
-            if options is not None and (options.args.get("with_ties") or options.args.get("percent")):
-                raise unsupported("FETCH … WITH TIES", limit)
+            if options is not None and options.args.get("percent"):
+                raise unsupported("FETCH … PERCENT", limit)
             clause += self._count("LIMIT", limit.args.get("count") or exp.Literal.number(1))
         elif limit is not None:
             _only(limit, {"expression"})
@@ -214,6 +266,8 @@ class Translator(Expressions):
     def _count(self, word: str, node: exp.Expression) -> str:
         if isinstance(node, exp.Null) or (isinstance(node, exp.Var) and node.name.upper() == "ALL"):
             return ""
+        if node.find(exp.Query) is not None:
+            raise unsupported(f"{word} with a subquery", node)
         if isinstance(node, exp.Neg):
             raise SqlSyntaxError(f"{word} must not be negative", position=position_of(node))
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
@@ -221,8 +275,34 @@ class Translator(Expressions):
             return f" {word} {node.name}" if int(node.name) < 2**31 else ""
         return f" {word} CAST({cast(self.value(node), BIGINT).sql} AS INT)"
 
+    def _with_ties(self, node: exp.Expression) -> bool:
+        limit = node.args.get("limit")
+        options = limit.args.get("limit_options") if isinstance(limit, exp.Fetch) else None
+        if options is None or not options.args.get("with_ties"):
+            return False
+        if node.args.get("order") is None or node.args.get("distinct") or not isinstance(node, exp.Select):
+            raise unsupported("FETCH … WITH TIES without ORDER BY, or beside DISTINCT or a set operation,", limit)
+        return True
+
+    def _hidden_aggregate(self, node: exp.Select) -> bool:
+        """Spark does not find an aggregate of ORDER BY behind a HAVING, or grouping(), unless it is selected, too."""
+        order = node.args.get("order")
+        if order is None or node.args.get("distinct"):
+            return False
+        if any(call.this == "grouping" for each in order.expressions for call in own_calls(each.this)):
+            return True
+        return node.args.get("having") is not None and any(has_aggregate(each.this) for each in order.expressions)
+
+    def _having_grouping(self, node: exp.Select) -> bool:
+        """Spark knows grouping() in a SELECT list only."""
+        having = node.args.get("having")
+        return having is not None and any(call.this == "grouping" for call in own_calls(having.this))
+
     def _distinct_on(self, node: exp.Select, on: exp.Expression, want: Types | None) -> str:
-        """The first row of each group, by numbering the rows."""
+        return self._numbered(node, want, on.expressions if isinstance(on, exp.Tuple) else [on])
+
+    def _numbered(self, node: exp.Select, want: Types | None, groups: Sequence[exp.Expression] = ()) -> str:
+        """The query inside another one that sorts and cuts it: the first row of each group, or all ties of the last."""
         projections = self._projections(node, want)
         order = node.args.get("order")
 
@@ -231,24 +311,38 @@ class Translator(Expressions):
                 return projections[int(each.name) - 1][1]
             return self.text(each)
 
-        groups = [key(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]
         keys = self.order_keys(order.expressions) if order is not None else []
         texts = [key(each.this) for each in order.expressions] if order is not None else []
         ways = [each.sql.removeprefix(each.value.sql) for each in keys]
-        window_order = ", ".join(text + way for text, way in zip(texts, ways, strict=True)) or "NULL"
+        window = "ORDER BY " + (", ".join(text + way for text, way in zip(texts, ways, strict=True)) or "NULL")
         inner = [f"{value} AS `_c{number}`" for number, (_, value) in enumerate(projections)]
         inner += [f"{text} AS `_o{number}`" for number, text in enumerate(texts)]
-        inner.append(f"row_number() OVER (PARTITION BY {', '.join(groups)} ORDER BY {window_order}) AS `_n`")
+        condition, limit, source = "", self._limit(node), None
+        if self._having_grouping(node):
+            if groups or self._with_ties(node):
+                raise unsupported("grouping() in HAVING beside DISTINCT ON or WITH TIES", node)
+            inner.append(f"{self.boolean('HAVING', node.args['having'].this)} AS `_h`")
+            condition, source = " WHERE `_h`", self._from(node, having=False)
+        if groups:
+            inner.append(f"row_number() OVER (PARTITION BY {', '.join(map(key, groups))} {window}) AS `_n`")
+            condition = " WHERE `_n` = 1"
+        elif self._with_ties(node):
+            inner += [f"row_number() OVER ({window}) AS `_n`", f"rank() OVER ({window}) AS `_r`"]
+            count, skipped = node.args["limit"].args.get("count") or exp.Literal.number(1), node.args.get("offset")
+            first = cast(self.value(skipped.expression), BIGINT).sql if skipped is not None else "0"
+            last = f"{first} + {cast(self.value(count), BIGINT).sql}"
+            condition, limit = f" WHERE `_n` > {first} AND `_r` <= {last}", ""
         outer = [f"`_c{number}` AS {quote_spark(name)}" for number, (name, _) in enumerate(projections)]
         sort = ", ".join(f"`_o{number}`{way}" for number, way in enumerate(ways))
         return (
-            f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)}{self._from(node)}) WHERE `_n` = 1"
+            f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)}{source or self._from(node)}){condition}"
             + (f" ORDER BY {sort}" if sort else "")
-            + self._limit(node)
+            + limit
         )
 
     def _set_operation(self, node: exp.SetOperation, want: Types | None) -> str:
         _only(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
+        self._with_ties(node)
         word = type(node).__name__.upper()
         kinds = self.types(node)
         if want is not None:
@@ -290,7 +384,7 @@ class Translator(Expressions):
             return f"(VALUES {self._rows(node, self._settled(node))}){_alias(node)}"
         if not isinstance(node, exp.Table):
             raise unsupported(f"{type(node).__name__} in FROM", node)
-        _only(node, {"this", "db", "alias", "joins", "ordinality"})
+        _only(node, {"this", "db", "alias", "joins", "ordinality", "sample"})
         if isinstance(node.this, exp.Anonymous):
             lateral = "" if first else "LATERAL "
             sql = lateral + self._function(node.this, ordinality=bool(node.args.get("ordinality")))
@@ -298,17 +392,29 @@ class Translator(Expressions):
             sql = quote_spark(self.table_names.get(node.name, node.name))
         else:
             sql = quote_spark(node.name)
+        if node.args.get("sample") is not None:
+            if node.db != SCHEMA:
+                raise unsupported("TABLESAMPLE of something else than a table or materialized view", node)
+            sql += self._sample(node.args["sample"])
         joins = "".join(f" {self._join(join)}" for join in node.args.get("joins") or [])
         return f"{sql}{_alias(node)}{joins}"
 
+    def _sample(self, node: exp.TableSample) -> str:
+        _only(node, {"method", "percent", "seed"})
+        percent, seed = node.args.get("percent"), node.args.get("seed")
+        if not isinstance(percent, exp.Literal) or percent.is_string:
+            raise unsupported("TABLESAMPLE with something else than a constant percentage", node)
+        if seed is not None and not (isinstance(seed, exp.Literal) and seed.name.isdigit()):
+            raise unsupported("REPEATABLE with something else than a whole number", node)
+        return f" TABLESAMPLE ({percent.name} PERCENT)" + (f" REPEATABLE ({seed.name})" if seed is not None else "")
+
     def _function(self, node: exp.Anonymous, *, ordinality: bool = False) -> str:
-        array = self.elements(node)
-        if not ordinality and (rows := self._range(node, array.type)) is not None:
-            return rows
+        generated = self.rows_of(node)
+        if not ordinality and (series := self._range(node, generated.columns[0][1])) is not None:
+            return series
         if ordinality:
-            rows = f"transform({array.sql}, (_e, _i) -> named_struct('e', _e, 'n', CAST(_i + 1 AS BIGINT)))"
-            return f"(SELECT inline({rows}))"
-        return f"(SELECT explode({array.sql}))"
+            return f"(SELECT inline({generated.numbered()}))"
+        return f"(SELECT {'inline' if generated.structs else 'explode'}({generated.sql}))"
 
     def _range(self, node: exp.Anonymous, kind: SqlType | None) -> str | None:
         """A long series of constants as Spark's range(): made by all executors, and never an array in memory."""
@@ -329,7 +435,7 @@ class Translator(Expressions):
             raise unsupported(f"{side} {kind} JOIN".strip(), join)
         word = "CROSS JOIN" if kind == "CROSS" else f"{side} JOIN".strip()
         on = join.args.get("on")
-        condition = f" ON {self.boolean('JOIN/ON', on)}" if on is not None else ""
+        condition = f" ON {self.condition('JOIN/ON', on, top=False)}" if on is not None else ""
         return f"{word} {self._source(join.this)}{condition}"
 
     # --- queries inside expressions -------------------------------------------------------------------------------
@@ -343,9 +449,28 @@ class Translator(Expressions):
     def _exists(self, node: exp.Exists) -> Typed:
         return Typed(f"EXISTS ({self.query(node.this)})", BOOLEAN)
 
-    def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
+    def condition(self, construct: str, node: exp.Expression, *, top: bool = True) -> str:
+        """A condition of which only the truth counts, so that NULL may pass for false.
+
+        There Spark's IN does, as a join. Elsewhere it would say false for NULL; see _quantified_query. Under NOT the
+        difference counts, except for a NOT IN that the whole condition depends on."""
+        node = as_in(node.unnest())
+        if isinstance(node, (exp.And, exp.Or)):
+            word = "AND" if isinstance(node, exp.And) else "OR"
+            inner = top and word == "AND"
+            left = self.condition(word, node.this, top=inner)
+            return f"({left} {word} {self.condition(word, node.expression, top=inner)})"
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            return self._spark_in(node.this, node.args["query"]).sql
+        negated = node.this.unnest() if isinstance(node, exp.Not) else None
+        if top and isinstance(negated, exp.In) and negated.args.get("query") is not None:
+            return f"(NOT {self._spark_in(negated.this, negated.args['query']).sql})"
+        return self.boolean(construct, node)
+
+    def _compared(self, left: exp.Expression, query: exp.Expression) -> tuple[list[Typed], Types]:
+        """The values on the left, converted to the types in which they are compared, and those types."""
         kinds = self.types(query)
-        row = left.expressions if isinstance(left, exp.Tuple) else [left]
+        row = row_of(left) or [left]
         if len(kinds) != len(row):
             few = len(kinds) < len(row)
             raise SqlSyntaxError(f"subquery has too {'few' if few else 'many'} columns", position=position_of(query))
@@ -356,9 +481,43 @@ class Translator(Expressions):
             if common is None and value.type != kind:
                 raise TypeMismatch("IN types cannot be matched")
             want.append(common or TEXT)
-        texts = [cast(value, kind).sql for value, kind in zip(values, want, strict=True)]
-        left_sql = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+        return [cast(value, kind) for value, kind in zip(values, want, strict=True)], want
+
+    def _spark_in(self, left: exp.Expression, query: exp.Expression) -> Typed:
+        values, want = self._compared(left, query)
+        left_sql = values[0].sql if len(values) == 1 else f"({', '.join(value.sql for value in values)})"
         return Typed(f"({left_sql} IN ({self.query(query, want)}))", BOOLEAN)
+
+    def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
+        return self._quantified_query("=", left, query, every=False)
+
+    def _quantified_query(self, symbol: str, left: exp.Expression, query: exp.Expression, *, every: bool) -> Typed:
+        """x > ALL (query) and its like, with NULL where PostgreSQL has it.
+
+        The query is summed up in one row: how many rows, how many not NULL, and what decides the comparison, which is
+        the set of values for = ANY and <> ALL, and the least and the greatest for all others."""
+        if row_of(left) is not None:
+            raise unsupported("a row compared with a subquery, other than by IN in a condition,", left)
+        (value,), (kind,) = self._compared(left, query)
+        by_set = (symbol, every) in (("=", False), ("<>", True))
+        facts = "'s', collect_set(`_v`)" if by_set else "'l', min(`_v`), 'g', max(`_v`)"
+        source = f"({self.query(query, [kind])}) AS `_q`(`_v`)"
+        summary = f"(SELECT named_struct('n', count(*), 'm', count(`_v`), {facts}) FROM {source})"
+        least, greatest = Typed(f"{summary}.l", kind), Typed(f"{summary}.g", kind)
+        if by_set:
+            decided = f"array_contains({summary}.s, {value.sql})"
+        elif symbol in ("=", "<>"):  # some differ
+            decided = f"({compare('<>', value, least).sql} OR {compare('<>', value, greatest).sql})"
+        else:
+            hardest = greatest if (symbol[0] == ">") == every else least
+            decided = compare(symbol, value, hardest).sql
+            decided = f"(NOT {decided})" if every else decided
+        return Typed(
+            f"CASE WHEN {summary}.n = 0 THEN {str(every).lower()} WHEN {value.sql} IS NULL THEN NULL "
+            f"WHEN {decided} THEN {str(not every).lower()} WHEN {summary}.m < {summary}.n THEN NULL "
+            f"ELSE {str(every).lower()} END",
+            BOOLEAN,
+        )
 
 
 def _alias(node: exp.Expression) -> str:
@@ -381,7 +540,6 @@ _CLAUSES = {
     "sample": "TABLESAMPLE",
     "into": "SELECT INTO",
     "pivots": "PIVOT",
-    "grouping_sets": "GROUPING SETS",
     "by_name": "BY NAME",
     "only": "ONLY",
     "version": "FOR SYSTEM_TIME",

@@ -1,0 +1,84 @@
+"""Functions that only Spark knows: who is asked for them, and what the answer says.
+
+The binder needs no JVM. Somebody who has one hands it a :class:`FunctionOracle`; without one, a function that
+Headrace does not define itself is refused. The answer stays with the call, as a column's type stays with the column,
+so that whoever translates or checks the bound query need not ask again.
+
+>>> from headrace.sql.dialect import parse_expression
+>>> call = parse_expression("soundex('x')")
+>>> found_for(call) is None
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlglot import exp
+
+from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
+from headrace.sql.functions import is_scalar
+from headrace.sql.sets import is_set_returning
+from headrace.types import SqlType
+
+FOUND = "headrace_function"
+"""The key under which bind leaves what the oracle said, in the meta of an exp.Anonymous."""
+
+SCALAR, AGGREGATE, GENERATOR = "scalar", "aggregate", "generator"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    type: SqlType | None
+    sql: str | None
+    """Spark SQL of a constant; None for what differs from row to row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    kind: str
+    type: SqlType
+    exact: bool = True
+    """Whether Spark's result has exactly the type's Spark type; if not, it is cast."""
+
+    def wrap(self, call: str) -> str:
+        return call if self.exact else f"CAST({call} AS {self.type.spark})"
+
+
+class FunctionOracle(Protocol):
+    def find(self, name: str, arguments: Sequence[Argument]) -> Found | None:
+        """What the function is for these arguments; None if there is none of that name that may be called.
+
+        Raises what is wrong with the arguments if they do not fit."""
+
+
+_OURS = frozenset({"grouping", "current_time", "localtime"})
+
+
+def is_ours(name: str) -> bool:
+    """Whether the name means something in Headrace itself, whatever Spark has under it."""
+    return (
+        name in _OURS
+        or is_scalar(name)
+        or is_aggregate(name)
+        or is_ordered_set(name)
+        or is_window_function(name)
+        or is_set_returning(name)
+    )
+
+
+def found_for(node: exp.Expression | None) -> Found | None:
+    return node.meta_get(FOUND) if isinstance(node, exp.Anonymous) else None
+
+
+def generates(node: exp.Expression) -> bool:
+    """Whether a call is one of Spark's functions that return rows."""
+    found = found_for(node)
+    return found is not None and found.kind == GENERATOR
+
+
+def is_constant(node: exp.Expression) -> bool:
+    """Whether an argument is the same for every row, and so may be shown to the oracle as it is."""
+    return node.find(exp.Column, exp.Query, exp.Anonymous, exp.Star) is None

@@ -1,0 +1,152 @@
+"""Shapes of a query's tree that mean the same as a simpler one: what binding looks at or rewrites before it binds.
+
+>>> from headrace.sql.dialect import parse_query
+>>> is_query(parse_query("(SELECT 1)"))
+True
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from headrace.errors import SqlSyntaxError, UndefinedColumn, Unsupported
+from headrace.sql.expressions import position_of
+
+
+def is_query(node: exp.Expression) -> bool:
+    """Whether parentheses hold a query rather than a join."""
+    while isinstance(node, exp.Subquery) and node.args.get("alias") is None and not node.args.get("joins"):
+        node = node.this
+    return isinstance(node, (exp.Select, exp.SetOperation, exp.Values))
+
+
+def wrapped(node: exp.Expression) -> exp.Expression:
+    """A side of a set operation, in parentheses if it would otherwise lose its ORDER BY, LIMIT or WITH."""
+    if isinstance(node, (exp.Subquery,)):
+        return node
+    clauses = ("order", "limit", "offset", "with_")
+    if any(node.args.get(key) for key in clauses) or isinstance(node, (exp.SetOperation, exp.Values)):
+        return exp.Subquery(this=node)
+    return node
+
+
+def require_alias(node: exp.Expression, what: str) -> str:
+    alias = node.args.get("alias")
+    if alias is None or not alias.name:
+        raise SqlSyntaxError(f"{what} must have an alias", hint="for example (…) AS q", position=position_of(node))
+    return alias.name
+
+
+def unnest_call(node: exp.Unnest) -> exp.Table:
+    alias = node.args.get("alias")
+    offset = node.args.get("offset")
+    if alias is not None and isinstance(offset, exp.Identifier):  # sqlglot took the last column alias for it
+        alias.append("columns", offset)
+    return exp.Table(
+        this=exp.Anonymous(this="unnest", expressions=node.expressions), alias=alias, ordinality=bool(offset) or None
+    )
+
+
+def ordinal(item: exp.Expression) -> int | None:
+    if isinstance(item, exp.Literal) and not item.is_string and item.name.isdigit():
+        return int(item.name)
+    return None
+
+
+def meaning(node: exp.Select, number: int, clause: str, item: exp.Expression) -> exp.Expression:
+    """The output that a number in GROUP BY stands for; a constant stays a number, as it would be taken for one."""
+    if not 1 <= number <= len(node.expressions):
+        raise SqlSyntaxError(f"{clause} position {number} is not in select list", position=position_of(item))
+    expression = node.expressions[number - 1].unalias()
+    return exp.Literal.number(number) if isinstance(expression.unnest(), exp.Literal) else expression.copy()
+
+
+def name_windows(node: exp.Select) -> None:
+    """OVER w means what WINDOW w AS (…) says; a window may itself start from another."""
+    named: dict[str, exp.Window] = {}
+    for window in node.args.get("windows") or []:
+        _expand(window, named)
+        named[window.this.name] = window
+    node.set("windows", None)
+    for window in list(node.find_all(exp.Window)):
+        _expand(window, named)
+
+
+def _expand(window: exp.Window, named: dict[str, exp.Window]) -> None:
+    alias = window.args.get("alias")
+    if alias is None:
+        return
+    if alias.name not in named:
+        raise UndefinedColumn(f'window "{alias.name}" does not exist', position=position_of(alias))
+    for key in ("partition_by", "order", "spec"):
+        value = named[alias.name].args.get(key)
+        if value and not window.args.get(key):
+            window.set(key, [each.copy() for each in value] if isinstance(value, list) else value.copy())
+    window.set("alias", None)
+
+
+def plain_arguments(call: exp.Anonymous) -> list[exp.Expression]:
+    """The arguments of a call without the DISTINCT and ORDER BY of an aggregate."""
+    arguments = list(call.expressions)
+    if arguments and isinstance(arguments[-1], exp.Order):
+        arguments[-1] = arguments[-1].this
+    if arguments and isinstance(arguments[0], exp.Distinct):
+        arguments = [*arguments[0].expressions, *arguments[1:]]
+    return [each for each in arguments if not isinstance(each, exp.Star)]
+
+
+def is_array_query(node: exp.Expression) -> bool:
+    named = isinstance(node, exp.Array) or (isinstance(node, exp.Anonymous) and node.this == "array")
+    return named and bool(node.expressions) and isinstance(node.expressions[0], exp.Query)
+
+
+def array_query(node: exp.Expression) -> exp.Expression:
+    """ARRAY(SELECT x … ORDER BY y) as the array_agg(x ORDER BY y) of its rows, which is never NULL."""
+    query = node.expressions[0]
+    while isinstance(query, exp.Subquery) and not any(query.args.get(key) for key in ("order", "limit", "offset")):
+        query = query.this
+    order = query.args.get("order")
+    plain = isinstance(query, exp.Select) and not any(
+        query.args.get(key) for key in ("distinct", "group", "having", "limit", "offset", "with_")
+    )
+    if plain and len(query.expressions) == 1 and query.find(exp.Window) is None:
+        item = query.expressions[0]
+        value = item.unalias()
+        if order is not None:
+            keys = [each.copy() for each in order.expressions]
+            for key in keys:  # the name or the number of the one column
+                if ordinal(key.this) == 1 or (isinstance(key.this, exp.Column) and key.this.name == item.alias):
+                    key.set("this", value.copy())
+            value = exp.Order(this=value.copy(), expressions=keys)
+        query.set("expressions", [exp.Anonymous(this="array_agg", expressions=[value])])
+        query.set("order", None)
+        return _or_empty(exp.Subquery(this=query))
+    if order is not None:
+        raise Unsupported(
+            "ARRAY(subquery) with ORDER BY beside LIMIT, DISTINCT, GROUP BY or a set operation is not supported",
+            hint="wrap it: ARRAY(SELECT x FROM (…) AS q ORDER BY x)",
+            position=position_of(node),
+        )
+    name = exp.to_identifier("_v", quoted=True)
+    source = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("_q", quoted=True), columns=[name]))
+    collected = exp.Anonymous(this="array_agg", expressions=[exp.column("_v", "_q", quoted=True)])
+    outer = exp.Select(expressions=[collected], from_=exp.From(this=source))
+    return _or_empty(exp.Subquery(this=outer))
+
+
+def _or_empty(query: exp.Subquery) -> exp.Expression:
+    return exp.Anonymous(this="_array_or_empty", expressions=[query])
+
+
+def as_in(node: exp.Expression) -> exp.Expression:
+    """x = ANY (query) as x IN (query), and x <> ALL (query) as NOT IN."""
+    quantifier = node.expression if isinstance(node, (exp.EQ, exp.NEQ)) else None
+    inner = quantifier.this.unnest() if isinstance(quantifier, (exp.Any, exp.All)) else None
+    if isinstance(inner, exp.Subquery):
+        inner = inner.this
+    if isinstance(inner, exp.Query):
+        if isinstance(node, exp.EQ) and isinstance(quantifier, exp.Any):
+            return exp.In(this=node.this.copy(), query=inner.copy())
+        if isinstance(node, exp.NEQ) and isinstance(quantifier, exp.All):
+            return exp.Not(this=exp.In(this=node.this.copy(), query=inner.copy()))
+    return node
