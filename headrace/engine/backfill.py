@@ -104,6 +104,7 @@ class _Pace:
     text: str
     policy: Policy
     limit: RateLimit
+    turn: threading.Lock = field(default_factory=threading.Lock)
     failures: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows landed, for rows/s."""
@@ -204,12 +205,13 @@ class Backfills:
         catalog = working.catalog
         view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
         runs = state.runs.get(upstream_id, ())
+        turn = self._pace(job).turn
 
         def read() -> ReadChunk:
             context = self._spark.sparkContext
             context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
-            return self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot)
+            return self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot, turn=turn)
 
         future = self._pool.submit(read)
         flight = Flight(

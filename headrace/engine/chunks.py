@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -54,8 +55,10 @@ class ChunkReader:
         parts: Sequence[Chunk],
         *,
         epoch: int,
+        turn: AbstractContextManager,
     ) -> ReadChunk:
-        """Writes the view's rows of a chunk, which has a part in each of several partitions. ``epoch`` is the runs'."""
+        """Writes the view's rows of a chunk, which has a part in each of several partitions. ``epoch`` is the runs',
+        ``turn`` what the chunks of a job wait for each other with."""
         started = time.perf_counter()
         parts = tuple(parts)
         rows = sum(part.rows for part in parts)
@@ -65,7 +68,7 @@ class ChunkReader:
             elif rows <= SMALL_CHUNK:
                 parts, files = self._read_small(catalog, view, upstream, runs, parts, epoch)
             else:
-                files = self._read_large(catalog, view, upstream, runs, parts, epoch)
+                files = self._read_large(catalog, view, upstream, runs, parts, epoch, turn)
         failpoint("after_chunk")
         return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started)
 
@@ -105,6 +108,7 @@ class ChunkReader:
         runs: Sequence[Run],
         parts: tuple[Chunk, ...],
         epoch: int,
+        turn: AbstractContextManager,
     ) -> list[RunFile]:
         source, layout = Layout.of(upstream), Layout.of(view)
         bounds = [bounds_of(source, part) for part in parts]
@@ -116,7 +120,7 @@ class ChunkReader:
         for branch in frames(plan_of(view, catalog), {upstream.id: rows}, layout.types):
             stored = self._stored(branch, view, layout, epoch)
             combined = stored if combined is None else combined.unionAll(stored)
-        return [] if combined is None else write_sorted(combined, self._storage, layout)
+        return [] if combined is None else write_sorted(combined, self._storage, layout, turn)
 
     def _stored(self, part: DataFrame, view: Relation, layout: Layout, epoch: int) -> DataFrame:
         columns = [quote_spark(name) for name in layout.names]

@@ -52,6 +52,9 @@ SESSION_SETTINGS = SPARK_SETTINGS | {
 }
 
 
+SPARE_SLOTS = 2
+
+
 def start_session(*, master: str | None = None, driver_memory: str | None = None) -> SparkSession:
     """A new Spark application for an embedded engine."""
     require_java(driver_memory=driver_memory)
@@ -69,7 +72,11 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
         .config("spark.driver.host", "127.0.0.1")
     )
     if master is None and not os.environ.get("SPARK_MASTER"):
-        master = "local[*]"
+        # A few slots more than processors: a short task of an epoch starts at once while chunks and merges fill the
+        # others, and the operating system shares the processors out. Large work is cut for the processors there are.
+        cores = len(os.sched_getaffinity(0))
+        master = f"local[{cores + SPARE_SLOTS}]"
+        builder = builder.config("spark.default.parallelism", str(cores))
     if master is not None:
         builder = builder.master(master)
     if master is None or not master.startswith("local"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,12 @@ from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.runs import SIDECAR, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.writer import GROUP_ROWS, REPORT_SCHEMA, report, written_files
+from headrace.types import quote_spark
 
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
 
-SPLIT_BYTES = 32 << 20
+SPLIT_BYTES = 8 << 20
 
 
 ONE_SPLIT_PER_TASK = {
@@ -39,26 +41,30 @@ ONE_SPLIT_PER_TASK = {
 """Settings of a session in which Spark does not pack several pieces of files into one task."""
 
 
-def write_sorted(frame: DataFrame, storage: Storage, layout: Layout) -> list[RunFile]:
-    """Writes a frame of stored rows, each of whose partitions is sorted. Answers the files with their bounds."""
+def write_sorted(
+    frame: DataFrame, storage: Storage, layout: Layout, turn: AbstractContextManager | None = None
+) -> list[RunFile]:
+    """Writes a frame of stored rows, each of whose partitions is sorted. Answers the files with their bounds.
+
+    ``turn`` is held while Spark writes, so that of several writers one has the executors and the others prepare.
+    """
     folder = f"{layout.folder}/{uuid.uuid4().hex}"
-    columns = layout.stored_schema.names
-    (
-        frame.select(*(f"`{name}`" for name in columns))
+    writer = (
+        frame.select(*(quote_spark(name) for name in layout.stored_schema.names))
         .write.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         .option("parquet.enable.dictionary", "false")
         .option("parquet.block.row.count.limit", str(GROUP_ROWS))
         .option("compression", "snappy")
-        .parquet(storage.uri(folder))
     )
-    paths = [f"{folder}/{name}" for name, _, _ in storage.list(folder) if name.endswith(".parquet")]
-    sizes = {f"{folder}/{name}": size for name, size, _ in storage.list(folder)}
-    if not paths:
+    with turn or nullcontext():
+        writer.parquet(storage.uri(folder))
+    sizes = {f"{folder}/{name}": size for name, size, _ in storage.list(folder) if name.endswith(".parquet")}
+    if not sizes:
         return []
     spark = frame.sparkSession
-    tasks = spark.createDataFrame(pa.table({"path": paths, "bytes": [sizes[path] for path in paths]}))
-    tasks = tasks.repartition(min(len(paths), spark.sparkContext.defaultParallelism))
+    tasks = spark.createDataFrame(pa.table({"path": list(sizes), "bytes": list(sizes.values())}))
+    tasks = tasks.repartition(min(len(sizes), spark.sparkContext.defaultParallelism))
     lines = tasks.mapInArrow(IndexFiles(files=storage.files, layout=layout), REPORT_SCHEMA).collect()
     return sorted(written_files(lines).get(layout.relation_id, []), key=lambda file: file.low)
 

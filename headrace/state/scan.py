@@ -139,7 +139,7 @@ class _Reader:
         renamed = [f"{key} AS _hr_k{index}" for index, key in enumerate(keys)]
         newest = killers.selectExpr(*renamed, f"{quote_spark(EPOCH)} AS _hr_killed_at")
         if self.broadcasts:
-            newest = newest.hint("broadcast")
+            newest = newest.coalesce(1).hint("broadcast")  # few rows in many small files: a task for each costs more
         same_key = " AND ".join(f"r.{key} <=> k._hr_k{index}" for index, key in enumerate(keys))
         condition = F.expr(f"{same_key} AND r.{quote_spark(EPOCH)} < k._hr_killed_at")
         return rows.alias("r").join(newest.alias("k"), condition, "left_anti")

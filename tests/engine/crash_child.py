@@ -1,9 +1,10 @@
 """A process that works on a warehouse until it is killed. Every acknowledged statement is a line on its stdout.
 
     python -m tests.engine.crash_child steps <warehouse> <first step>
+    python -m tests.engine.crash_child backfill <warehouse>
     python -m tests.engine.crash_child swarm <warehouse>
 
-``steps`` borrows the JVM of the test that started it (a JVM of its own would cost more than all that it does), so what
+``steps`` and ``backfill`` borrow the JVM of the test that started it (a JVM of its own would cost more than all that it does), so what
 dies is the process that the engine runs in, while Spark may go on with the job it was given. ``swarm`` is on its own.
 """
 
@@ -139,6 +140,49 @@ def run_swarm(warehouse: str) -> None:
         threading.Thread(target=client, args=(number,)).start()
 
 
+BACKFILL_ROWS, BACKFILL_CHUNK = 3000, 200
+
+
+def run_backfill(warehouse: str) -> None:
+    """Goes on with filling a view, and writes all the while; a chunk that was read or has landed is a line, too."""
+    import headrace
+    from headrace.engine.backfill import Backfills
+    from headrace.engine.chunks import ChunkReader
+
+    read_chunk, chunks_landed = ChunkReader.read, Backfills.landed
+
+    def read(reader, *arguments, **options):
+        found = read_chunk(reader, *arguments, **options)
+        print(f"read {found.rows}", flush=True)
+        return found
+
+    def landed(backfills, landings, **options):
+        chunks_landed(backfills, landings, **options)
+        print(f"landed {sum(landing.read.rows for landing in landings)}", flush=True)
+
+    ChunkReader.read, Backfills.landed = read, landed
+    db = headrace.connect(warehouse, spark=borrowed_spark(), parameters={"compaction": "false"})
+    if db.engine.committed.catalog.find("t") is None:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql(
+        f"INSERT INTO t SELECT g, 0 FROM generate_series(1, {BACKFILL_ROWS}) AS x(g) WHERE (SELECT count(*) FROM t) = 0"
+    )
+    session = db.session()
+    session.sql(f"SET background_ddl = true; SET backfill_pacing = {BACKFILL_CHUNK}")
+    session.sql("CREATE MATERIALIZED VIEW IF NOT EXISTS m AS SELECT id, v FROM t WHERE v % 5 <> 4")
+    print("ack create", flush=True)
+    number = 0
+    while jobs := db.engine.jobs.list():
+        print(f"progress {jobs[0]['rows_read']}", flush=True)
+        number += 1
+        db.sql(f"UPDATE t SET v = v + 1 WHERE id % 50 = {number % 50}")
+        print("ack update", flush=True)
+    os._exit(0)
+
+
 if __name__ == "__main__":
     mode, warehouse, *rest = sys.argv[1:]
-    run_steps(warehouse, int(rest[0])) if mode == "steps" else run_swarm(warehouse)
+    if mode == "steps":
+        run_steps(warehouse, int(rest[0]))
+    else:
+        {"swarm": run_swarm, "backfill": run_backfill}[mode](warehouse)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import headrace
-from tests.engine.crash_child import expected
+from headrace.engine.backfill import AT_ONCE
+from tests.engine.crash_child import BACKFILL_CHUNK, BACKFILL_ROWS, expected
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +85,51 @@ def verified_steps(spark, warehouse: str, acknowledged: int, place: str) -> int:
             if all(found[name] == wanted.relation(name) for name in names):
                 return steps
     pytest.fail(f"{place}: after {acknowledged} acknowledged steps the warehouse has {found}")
+
+
+BACKFILL_PLACES = (
+    "after_commit:4",  # the creation is durable, and nobody knows
+    "after_chunk:2",  # a chunk is read and has not landed
+    "before_write:2",  # it is about to land
+    "after_write:3",  # its late delta is written
+    "before_commit:4",  # positions and rows are in the manifest that is not there yet
+    "after_link:5",  # … that is there
+)
+
+
+@pytest.mark.slow
+def test_a_backfill_killed_anywhere_goes_on_from_its_positions(spark, warehouse):
+    headrace.connect(warehouse, spark=spark).close()
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    read = landed = progress = lives = 0
+    for place in (*BACKFILL_PLACES, ""):
+        with child("backfill", warehouse, HEADRACE_FAILPOINT=place, **borrowed) as process:
+            output, errors = process.communicate(timeout=250)
+        said = [line.split() for line in output.splitlines() if line]
+        assert process.returncode in (0, -signal.SIGKILL), errors
+        lives += 1
+        read += sum(int(rows) for what, rows in said if what == "read")
+        landed += sum(int(rows) for what, rows in said if what == "landed")
+        with headrace.connect(warehouse, spark=spark, parameters={"paused": "true"}) as db:
+            if ["ack", "create"] in said:
+                assert db.engine.committed.catalog.find("m") is not None, f"{place}: an acknowledged view is gone"
+            if db.engine.committed.catalog.find("m") is None:
+                continue
+            seen = max((int(rows) for what, rows in said if what == "progress"), default=0)
+            jobs = db.engine.jobs.list()
+            if jobs:
+                assert jobs[0]["rows_read"] >= max(seen, progress), f"{place}: progress was lost"
+                progress = jobs[0]["rows_read"]
+            (line,) = db.sql("CHECK MATERIALIZED VIEW m").rows()
+            assert line[0].startswith("equal"), (place, line)
+        headrace.connect(warehouse, spark=spark, parameters={"paused": "false"}).close()
+        if not jobs:
+            break
+    assert not jobs, "the last child was not killed, and must have finished"
+    assert read >= BACKFILL_ROWS
+    # A chunk counts the stored rows of its row groups, of which an update leaves some more.
+    assert read - landed <= lives * AT_ONCE * 2 * BACKFILL_CHUNK, f"{read - landed} rows were read in vain"
 
 
 @pytest.mark.slow
