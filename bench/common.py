@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import statistics
 import sys
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 import headrace
 from headrace.database import Database
@@ -70,6 +73,46 @@ def median(values: list[float]) -> float:
     return statistics.median(values)
 
 
+class Writer:
+    """1,000 changes each second to a table of :func:`filled_table`: 700 overwrite random keys, 300 are new ones."""
+
+    def __init__(self, db: Database, table: str, rows: int, *, warm_up: int = 3):
+        self._db, self._table, self._next = db, table, rows + 1
+        self._random = random.Random(1)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.seconds: list[float] = []
+        """From asking to acknowledged, of every batch."""
+        for _ in range(warm_up):
+            self._batch()
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        while not self._stop.is_set():
+            took = seconds(self._batch)
+            self.seconds.append(took)
+            self._stop.wait(max(0.0, 1 - took))
+
+    def _batch(self) -> None:
+        old = {self._random.randrange(1, self._next) for _ in range(700)}
+        keys = [*old, *range(self._next, self._next + 300)]
+        self._next += 300
+        numbers = pa.array([key % 77 for key in keys], pa.int32())
+        columns = {"id": pa.array(keys, pa.int64()), "qty": numbers, "product": ["changed"] * len(keys)}
+        self._db.insert(self._table, pa.table(columns))
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * 0.95))]
+
+
 class PeakMemory:
     """The largest resident memory of this process and its children (the JVM, the Python workers), sampled."""
 
@@ -86,14 +129,16 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(0.2):
-            self.peak = max(self.peak, _resident_bytes(os.getpid()))
+            self.peak = max(self.peak, resident_bytes())
 
     @property
     def megabytes(self) -> int:
         return self.peak >> 20
 
 
-def _resident_bytes(root: int) -> int:
+def resident_bytes(root: int | None = None, *, leave_out: str = "") -> int:
+    """Of a process (this one) and its children; those of a name can be left out."""
+    root = os.getpid() if root is None else root
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -107,6 +152,8 @@ def _resident_bytes(root: int) -> int:
         process = pending.pop()
         pending += children.get(process, [])
         try:
+            if leave_out and (Path("/proc") / str(process) / "comm").read_text().strip() == leave_out:
+                continue
             # Shared pages count in proportion: Python workers are forked and share most of theirs.
             for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):

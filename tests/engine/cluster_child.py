@@ -72,9 +72,29 @@ def main(warehouse: str) -> None:
     db.sql("INSERT INTO t VALUES (1, 5)")
     assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
     assert rows("SELECT v FROM t WHERE id = 1") == [(5,)]
+    rescaled(db)
     db.close()
     spark.stop()
     print("all is well", flush=True)
+
+
+def rescaled(db) -> None:
+    """A view that is filled by 2, then 4, then 1 partitions while its table is written to."""
+    session = db.session()
+    session.sql("SET background_ddl = true; SET backfill_pacing = 120; SET streaming_parallelism = 2")
+    session.sql("CREATE MATERIALIZED VIEW filled AS SELECT id, v + 1 AS w FROM t WHERE v % 3 <> 0")
+    for number, parallelism in enumerate((2, 4, 1)):
+        db.sql(f"ALTER MATERIALIZED VIEW filled SET PARALLELISM = {parallelism}")
+        db.sql(f"UPDATE t SET v = v + 10 WHERE id % 4 = {number}")
+        ((answer,),) = db.sql("CHECK MATERIALIZED VIEW filled").rows()
+        assert answer.startswith("equal"), answer
+    db.sql("WAIT filled")
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(2000, 90000) AS x(g)")
+    db.sql("CREATE MATERIALIZED VIEW large AS SELECT v, id FROM t WHERE v > 5")  # through Spark's own writer
+    db.sql("CREATE INDEX by_v ON t (v DESC)")
+    for kind, name in (("MATERIALIZED VIEW", "filled"), ("MATERIALIZED VIEW", "large"), ("INDEX", "by_v")):
+        ((answer,),) = db.sql(f"CHECK {kind} {name}").rows()
+        assert answer.startswith("equal"), answer
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""Does filling a view need memory in proportion to the table? Peak on 20 M rows against 1 M; at most 1.2 is wanted.
+
+Each size in a process of its own. The JVM's heap is what a JVM fills before it collects, so what is counted is the rest
+(Python and what lies outside the heap) and the heap in use after a collection, sampled while the view is filled.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+
+from bench.common import database, filled_table, report, resident_bytes
+
+SIZES = (1_000_000, 20_000_000)
+
+
+def fill(rows: int) -> dict:
+    with database() as db:
+        filled_table(db, "t", rows)
+        db.sql("CREATE MATERIALIZED VIEW warm AS SELECT id FROM t WHERE id < 200000")
+        runtime = db.engine.spark._jvm.java.lang.Runtime.getRuntime()
+        peak, stop = [0], threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(0.5):
+                runtime.gc()
+                used = runtime.totalMemory() - runtime.freeMemory()
+                peak[0] = max(peak[0], used + resident_bytes(leave_out="java"))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, customer, upper(product) AS p, note FROM t")
+        stop.set()
+        watcher.join()
+        return {"peak": peak[0]}
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(fill(int(sys.argv[1]))))
+        return
+    peaks = []
+    for rows in SIZES:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.backfill_memory", str(rows)], check=True, capture_output=True, text=True
+        )
+        peaks.append(json.loads(done.stdout.splitlines()[-1])["peak"] >> 20)
+    ratio = peaks[1] / peaks[0]
+    report(
+        "backfill_memory",
+        f"filling a view took at most {peaks[0]} MB on 1 M rows, {peaks[1]} MB on 20 M rows: ratio {ratio:.2f} (at most 1.2)",
+        ratio=round(ratio, 3), limit=1.2, small_mb=peaks[0], large_mb=peaks[1],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
