@@ -50,7 +50,8 @@ def main() -> None:
     ratio = peaks[1] / peaks[0]
     report(
         "backfill_memory",
-        f"filling a view took at most {peaks[0]} MB on 1 M rows, {peaks[1]} MB on 20 M rows: ratio {ratio:.2f} (at most 1.2)",
+        f"filling a view took at most {peaks[0]} MB on 1 M rows, {peaks[1]} MB on 20 M rows: ratio {ratio:.2f} "
+        "(at most 1.2)",
         ratio=round(ratio, 3), limit=1.2, small_mb=peaks[0], large_mb=peaks[1],
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """How fast is a view created on a live table? 10 M rows and 1,000 changes each second; at least 0.75 is wanted.
 
-The time from CREATE MATERIALIZED VIEW until the view is complete, at default settings, against an offline copy: the same
-query over the same table, run once by Spark and written as Parquet, while nobody writes. The copy is made before and
-after, and the faster one counts. The view must be equal to its query at the end.
+The time from CREATE MATERIALIZED VIEW until the view is complete, at default settings, against an offline copy: the
+same query over the same table, run once by Spark and written as Parquet, while nobody writes. The copy is made before
+and after, and the faster one counts. The view must be equal to its query at the end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def main() -> None:
     ratio = offline / live
     report(
         "backfill_vs_ctas",
-        f"a view on {rows:,} rows under 1,000 changes/s was complete after {live:.1f} s ({rows / live:,.0f} rows/s), an "
-        f"offline copy took {offline:.1f} s: {ratio:.2f} of its speed (at least 0.75); writes took "
+        f"a view on {rows:,} rows under 1,000 changes/s was complete after {live:.1f} s ({rows / live:,.0f} rows/s), "
+        f"an offline copy took {offline:.1f} s: {ratio:.2f} of its speed (at least 0.75); writes took "
         f"{p95(during) * 1000:.0f} ms (p95); peak memory {memory.megabytes} MB",
         ratio=round(ratio, 3), limit=0.75, live_s=round(live, 2), offline_s=round(offline, 2),
         write_p95_ms=round(p95(during) * 1000), peak_memory_mb=memory.megabytes,

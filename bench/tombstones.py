@@ -6,6 +6,7 @@ The ratio is the rate in stored rows per second: deleted rows and their retracti
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from bench.common import PeakMemory, database, filled_table, report, seconds
 
@@ -23,7 +24,7 @@ def main() -> None:
         rates = {}
         for table in ("clean", "deleted"):
             stored = sum(run.rows for run in db.engine.committed.runs[db.engine.committed.catalog.get(table).id])
-            took = seconds(lambda: db.sql(f"CREATE MATERIALIZED VIEW of_{table} AS {QUERY.format(table=table)}"))
+            took = seconds(partial(db.sql, f"CREATE MATERIALIZED VIEW of_{table} AS {QUERY.format(table=table)}"))
             rates[table] = stored / took
             ((answer,),) = db.sql(f"CHECK MATERIALIZED VIEW of_{table}").rows()
             assert answer.startswith("equal"), answer

@@ -43,8 +43,8 @@ log = logging.getLogger("headrace")
 READERS = 16
 """Chunks that are read at the same time, of all jobs together."""
 
-LATE_ROWS = 500_000
-"""A chunk that has missed more changes than this is read again: taking them along would cost more."""
+LATE_ROWS, LATE_BYTES = 500_000, 64 << 20
+"""A chunk that has missed more changes than this is read again: one task holds all that it takes along."""
 
 ATTEMPTS = 3
 
@@ -129,6 +129,8 @@ class Backfills:
         self._paces: dict[int, _Pace] = {}
         self._log = DeltaLog()
         self._waiting: dict[int, list[Future]] = {}
+        self._reasons: dict[int, HeadraceError] = {}
+        """Why jobs failed, for those who wait; the manifest has the text."""
         self._lock = threading.Lock()
         self._stopping = False
         self.on_ready: Callable[[], None] = lambda: None
@@ -297,7 +299,7 @@ class Backfills:
                 continue
             read = flight.future.result()
             late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.parts)
-            if sum(file.rows for file in late) > LATE_ROWS:
+            if sum(file.rows for file in late) > LATE_ROWS or sum(file.bytes for file in late) > LATE_BYTES:
                 self._flights.remove(flight)
                 unready.add(key)
                 self._pace(job).policy.landed(read.rows, math.inf, 0.0)  # smaller ones miss less
@@ -312,6 +314,7 @@ class Backfills:
         pace.failures += 1
         reason = error if isinstance(error, HeadraceError) else HeadraceError(f"{type(error).__name__}: {error}")
         if isinstance(error, DataError) or pace.failures >= ATTEMPTS:
+            self._reasons[job.id] = reason
             return reason
         log.warning('reading a chunk for "%s" failed and is tried again: %s', job.name, reason.message)
         return None
@@ -412,9 +415,22 @@ class Backfills:
         """Done when the job is done and committed; an error if it failed, or was cancelled."""
         future: Future = Future()
         with self._lock:
+            if self._stopping:
+                future.set_exception(self._closed(id))
+                return future
             self._waiting.setdefault(id, []).append(future)
         self._tell(id, manifest())
+        self.on_ready()
         return future
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody waits for a job: then a checkpoint that it needs is not to be late."""
+        return bool(self._waiting)
+
+    @staticmethod
+    def _closed(id: int) -> JobCancelled:
+        return JobCancelled(f"the database was closed; job {id} goes on when it is opened again")
 
     def _tell(self, id: int, manifest: Manifest) -> None:
         data, relation = manifest.positions.get(str(id)), manifest.catalog.relations.get(id)
@@ -422,7 +438,9 @@ class Backfills:
         if data is not None:
             if data["error"] is None:
                 return
-            error = JobFailed(data["error"], hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it")
+            error = self._reasons.get(id) or JobFailed(
+                data["error"], hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it"
+            )
         elif relation is None:
             error = JobCancelled(f"job {id} was cancelled")
         with self._lock:
@@ -450,14 +468,15 @@ class Backfills:
                 yield from (file.path for file in flight.future.result().files)
 
     def stop(self) -> None:
-        self._stopping = True
+        with self._lock:
+            self._stopping = True
         self._spark.sparkContext.cancelJobGroup(self._group)
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for id, futures in waiting.items():
             for future in futures:
-                future.set_exception(JobCancelled(f"the database was closed; job {id} goes on when it is opened again"))
+                future.set_exception(self._closed(id))
 
 
 def finished(state: Manifest, job: Job) -> Manifest:

@@ -25,8 +25,8 @@ from headrace.state.vnode import spark_expression
 from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
 from headrace.types import quote_spark
 
-SMALL_CHUNK = 50_000
-"""Up to so many stored rows a chunk is one Python task, which costs one job; larger ones are Spark's own, and two."""
+SMALL_CHUNK, SMALL_CHUNK_BYTES = 50_000, 16 << 20
+"""Up to so many stored rows a chunk is one Python task, which holds it and costs one job; larger ones cost two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,17 @@ class ChunkReader:
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if rows == 0:
                 files: list[RunFile] = []
-            elif rows <= SMALL_CHUNK:
+            elif any(part.limit is not None for part in parts) or self._is_small(rows, runs):
                 parts, files = self._read_small(catalog, view, upstream, runs, parts, epoch)
             else:
                 files = self._read_large(catalog, view, upstream, runs, parts, epoch, turn)
         failpoint("after_chunk")
         return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started)
+
+    def _is_small(self, rows: int, runs: Sequence[Run]) -> bool:
+        stored = sum(run.rows for run in runs)
+        average = sum(run.bytes for run in runs) / stored if stored else 0
+        return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
 
     def _read_small(
         self,

@@ -200,6 +200,8 @@ class Coordinator:
 
     def _patience(self) -> float | None:
         """How long the loop may sleep if nobody wakes it."""
+        if self._buffered and self._backfills.waited_for:
+            return 0.0
         until_barrier = self._parameter("barrier_interval") / 1000 if self._buffered else math.inf
         until_launch = max(0.0, self._backfills.next_launch - time.monotonic())
         soonest = min(until_barrier, until_launch)

@@ -27,7 +27,7 @@ from headrace.errors import (
 )
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_expression, bind_query, has_query, relations_of
-from headrace.sql.casts import assign
+from headrace.sql.casts import assign, cast
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
@@ -244,8 +244,11 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> I
         for column in given:
             if column.name in provided:
                 at = provided[column.name]
-                # As PostgreSQL does, a NULL or a bare string in the select list takes the type of the column.
-                sql = assign(Typed(f"c{at}", bound.types[at]), column.type, column.name).sql
+                if bound.types[at] is None:
+                    # As PostgreSQL does, a NULL or a bare string in the select list takes the type of the column.
+                    sql = cast(Typed(f"CAST(c{at} AS STRING)", types[at]), column.type).sql
+                else:
+                    sql = assign(Typed(f"c{at}", types[at]), column.type, column.name).sql
             else:
                 sql = expression_sql(column.default or exp.Null(), (), relation, column)
             exprs.append(f"{_required(relation, column, sql)} AS {quote_spark(column.name)}")

@@ -181,7 +181,9 @@ class Jobs:
             raise
         except HeadraceError as error:
             self.cancel((relation.id,))
-            raise type(error)(f'{relation.kind} "{relation.name}" was not created: {error.message}') from None
+            error.message = f'{relation.kind} "{relation.name}" was not created: {error.message}'
+            error.args, error.hint = (error.message,), None
+            raise
         except BaseException:  # Ctrl-C
             self.cancel((relation.id,))
             raise

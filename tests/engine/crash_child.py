@@ -4,9 +4,9 @@
     python -m tests.engine.crash_child backfill <warehouse>
     python -m tests.engine.crash_child swarm <warehouse>
 
-``steps`` and ``backfill`` borrow the JVM of the test that started them (a JVM of its own would cost more than all that
-they do), so what dies is the process that the engine runs in, while Spark may go on with the job it was given. ``swarm``
-is on its own.
+``steps`` and ``backfill`` borrow the JVM of the test that started them (one of their own would cost more than all that
+they do), so what dies is the process that the engine runs in, while Spark may go on with the job it was given.
+``swarm`` is on its own.
 """
 
 from __future__ import annotations

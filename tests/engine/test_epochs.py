@@ -15,6 +15,7 @@ from headrace.errors import (
     EpochFailed,
     Fenced,
     HeadraceError,
+    JobCancelled,
     StorageError,
     UndefinedRelation,
 )
@@ -475,9 +476,13 @@ def test_closing_commits_what_is_queued(db, rarely, held, gate, clients, spark, 
     eventually(lambda: db.engine.coordinator._closing)
     gate.open()
     closing.result(PATIENCE)
-    for each in [held, *waiting]:
+    *written, create = waiting
+    for each in [held, *written]:
         each.result(PATIENCE)
+    with pytest.raises(JobCancelled, match="goes on when it is opened again"):
+        create.result(PATIENCE)
     with headrace.connect(warehouse, spark=spark) as again:
+        again.sql("WAIT m")
         assert rows(again, "SELECT * FROM t") == [(id, 2) for id in range(6)]
         assert rows(again, "SELECT * FROM m") == [(2,)] * 6
 

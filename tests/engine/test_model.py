@@ -408,7 +408,7 @@ def test_tables_and_views_are_what_the_statements_make_them(model):
 
 
 def killed_rows_live(monkeypatch) -> None:
-    monkeypatch.setattr(scan, "_without_killed", lambda layout, rows, killers, count: rows)
+    monkeypatch.setattr(scan._Reader, "_without_killed", lambda reader, rows, killers: rows)
 
 
 def merges_forget_retractions(monkeypatch) -> None:
