@@ -3,15 +3,13 @@
 A join that has read its small side first does not write rows that the other side then takes back. The order is a list
 of pairs: the left one must be done before the right one starts.
 
->>> parse_order("FIXED(a -> b, b -> c)")
-(('a', 'b'), ('b', 'c'))
->>> sorted(blocked(parse_order("FIXED(a -> b, b -> c)"), finished={"a"}))
+>>> order = (("a", "b"), ("b", "c"))  # FIXED(a -> b, b -> c)
+>>> sorted(blocked(order, finished={"a"}))
 ['c']
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Hashable, Iterable
 from typing import TypeVar
 
@@ -20,34 +18,6 @@ from headrace.types import quote_sql
 
 Pairs = tuple[tuple[str, str], ...]
 Name = TypeVar("Name", bound=Hashable)
-
-_NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_][\w$]*)'
-_PAIR = re.compile(rf"\s*({_NAME})\s*->\s*({_NAME})\s*")
-
-
-def parse_order(text: str) -> Pairs:
-    """``NONE`` and ``AUTO`` (all inputs side by side) are no pairs."""
-    folded = text.strip()
-    if folded.upper() in ("AUTO", "NONE"):
-        return ()
-    match = re.fullmatch(r"FIXED\s*\((.*)\)", folded, flags=re.IGNORECASE | re.DOTALL)
-    pairs, at = [], 0
-    while match is not None and at <= len(match[1]):
-        pair = _PAIR.match(match[1], at)
-        if pair is None or match[1][pair.end() : pair.end() + 1] not in ("", ","):
-            break
-        pairs.append((_fold(pair[1]), _fold(pair[2])))
-        at = pair.end() + 1
-    else:
-        if match is not None:
-            return tuple(dict.fromkeys(pairs))
-    raise InvalidParameterValue(
-        f'"{text}" is not a backfill order', hint="use AUTO, NONE, or FIXED(first -> then, …) with names of relations"
-    )
-
-
-def _fold(name: str) -> str:
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
 
 
 def check_order(pairs: Pairs, relations: Collection[str]) -> None:

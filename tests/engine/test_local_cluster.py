@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_executors_of_their_own(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -23,7 +24,7 @@ def test_executors_of_their_own(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=550,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout.endswith("all is well\n")
