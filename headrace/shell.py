@@ -328,7 +328,7 @@ def candidates(word: str, relations: Iterable[str]) -> list[str]:
     """What the word under the cursor could become: names first, because keywords are quicker to type than to choose.
 
     >>> candidates("ch", ["cheap", "orders"])
-    ['cheap']
+    ['cheap', 'CHECK']
     >>> candidates("se", [])
     ['SELECT', 'SET']
     """

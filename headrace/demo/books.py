@@ -26,7 +26,7 @@ class Filling:
     saved: int = 0
     """Rows whose position the second engine found."""
     again: int = 0
-    """Rows that the first engine had begun to read, and the second has to read again."""
+    """Rows that the first engine was heard to be reading, and the second has to read again."""
     waits: list[float] = field(default_factory=list)
     """Seconds that the INSERTs took that were acknowledged meanwhile."""
 

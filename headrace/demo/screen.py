@@ -61,7 +61,7 @@ class Screen:
         elif time.monotonic() - self._printed >= _PLAIN_EVERY:
             self._printed = time.monotonic()
             lines = [f"{name} {describe(progress)}" for name, progress in self._looks()]
-            self.say(f"   {self._summary()} | {' | '.join(lines)}")
+            self.say("   " + " | ".join([self._summary(), *lines]))
 
     def change(self, text: str) -> None:
         self._recent.append(text)

@@ -231,7 +231,7 @@ class Story:
         self._mark(True, f"open at epoch {message['epoch']}, {message['seconds']:.1f} s with Spark's start")
         self._screen.say(
             f"   {sum(each.saved for each in fillings):,} rows were read and their positions saved; "
-            f"{sum(each.again for each in fillings):,} rows were on their way and are read again"
+            f"at least {sum(each.again for each in fillings):,} were on their way and are read again"
         )
         for name, each in self._books.fillings.items():
             self._screen.say(f"     {name:<8} {each.saved:>9,} saved {each.again:>9,} again", style="dim")
@@ -244,13 +244,12 @@ class Story:
         for name, filling in self._books.fillings.items():
             check = self._checks.get(name)
             self._mark(*verdict(name, filling, check, self._copies.get(name)))
-        before = percentile(self._books.before, 0.95)
         self._screen.say(
-            f"   rows/s: of the table, over both lives, {len(CREATE)} at once, in chunks small enough to have a middle. "
-            f"Offline: Spark copies the same queries, all at once, and nobody writes."
-        )
-        self._screen.say(
-            f"   INSERT: from sending it to committed and visible in all views; p95 {before:.2f} s before the first CREATE."
+            f"   rows/s: of the table, over both lives, {len(CREATE)} at once, in chunks small enough for a middle.\n"
+            "   Offline: Spark copies the same queries, all at once, and nobody writes.\n"
+            "   INSERT: from sending it until it is committed and visible in all views; before the first CREATE "
+            f"p95 {percentile(self._books.before, 0.95):.2f} s.",
+            style="dim",
         )
         if all(self._marks) and len(self._marks) == len(CREATE) + 3 and status == 0:
             self._screen.say("Nothing acknowledged is lost, and all that was filled is right.", style="bold green")
