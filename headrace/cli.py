@@ -83,6 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     demo = command(
         "demo", run_demo, "see it work: views filled on a live table, a kill -9, and a proof that all is right"
     )
+    # For about a minute on two slow cores.
     demo.add_argument("--rows", type=_rows, default=240_000, metavar="N", help="of the table (default: %(default)s)")
     demo.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
 

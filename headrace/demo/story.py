@@ -26,9 +26,6 @@ from headrace.demo.wire import hear
 from headrace.engine.java import require_java
 from headrace.serving.progress import DONE
 
-ROWS = 240_000
-"""For about a minute on two slow cores."""
-
 CHUNKS = 6
 """So many make up the table. Left to itself the engine would take all of it at once, and there would be no middle."""
 
@@ -104,7 +101,7 @@ class Process:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
 
-def run(*, rows: int = ROWS, keep: bool = False, seed: int | None = None, console: Console | None = None) -> int:
+def run(*, rows: int, keep: bool = False, seed: int | None = None, console: Console | None = None) -> int:
     """Plays the demo; 0 if everything was verified."""
     console = console or Console(highlight=False)
     require_java()

@@ -24,7 +24,7 @@ from headrace.demo.shop import (
     history_sql,
     seeded,
 )
-from headrace.demo.story import verdict
+from headrace.demo.story import run, verdict
 from headrace.demo.wire import hear
 from headrace.serving.progress import Progress
 from headrace.sql.parse import parse
@@ -262,3 +262,80 @@ def test_a_live_screen_in_a_terminal():
 def test_sparkline():
     assert sparkline([]) == ""
     assert sparkline([0, 4, 8]) == "▁▄█"
+
+
+# --- the whole story, told by processes that only say their lines -------------------------------------------------
+
+
+def first_life() -> list[dict]:
+    insert = Change(kind="INSERT", rows=((HISTORY + 1, "tea", Decimal("1.00"), 1),))
+    jobs = [job(name, 500, in_flight=100) for name in CREATE]
+    return [
+        {"is": "open"},
+        {"is": "did", "sql": "CREATE TABLE …", "ms": 5.0},
+        {"is": "writing"},
+        *({"is": "created", "name": name, "sql": sql, "ms": 3.0} for name, sql in CREATE.items()),
+        status(*jobs),
+        {"is": "sent", "writer": 0, "change": insert.to_json()},
+    ]
+
+
+def second_life() -> list[dict]:
+    return [
+        {"is": "open", "epoch": 9, "seconds": 4.0, "jobs": dict.fromkeys(CREATE, 500)},
+        {"is": "table", "rows": HISTORY, "expected": HISTORY, "problems": []},
+        {"is": "resumed"},
+        {"is": "filled"},
+        *({"is": "check", "name": name, "equal": True, "lines": ["equal, 7 rows at epoch 12"]} for name in CREATE),
+        {"is": "table", "rows": HISTORY, "expected": HISTORY, "problems": []},
+        *({"is": "copied", "name": name, "ms": 1000.0} for name in CREATE),
+    ]
+
+
+def told(monkeypatch, second: list[dict], returncode: int = 0) -> tuple[int, str]:
+    class FakeProcess:
+        pid, status = 4711, returncode
+
+        def __init__(self, module: str, *arguments: str, scratch):
+            self._messages = iter(first_life() if module == "engine" else second)
+
+        def next(self, patience: float):
+            return next(self._messages, None)
+
+        expect = next
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr("headrace.demo.story.Process", FakeProcess)
+    monkeypatch.setattr("headrace.demo.story.require_java", lambda: None)
+    out = io.StringIO()
+    return run(rows=HISTORY, seed=1, console=Console(file=out, width=200)), out.getvalue()
+
+
+def test_a_story_that_ends_well(monkeypatch):
+    code, text = told(monkeypatch, second_life())
+    assert code == 0, text
+    assert "kill -9 4711, in the middle of an INSERT of 1 rows" in text
+    assert "2,000 rows were read and their positions saved; at least 400 were on their way and are read again" in text
+    for name in CREATE:
+        assert f"✔ {name:<8} equals its batch query at epoch 12, 7 rows; " in text
+
+
+@pytest.mark.parametrize("kind", ["check", "table"])
+def test_whatever_is_not_equal_fails_it(monkeypatch, kind):
+    lines = second_life()
+    for number, message in enumerate(lines):
+        if message["is"] != kind:
+            continue
+        wrong = message | {"equal": False, "lines": ["missing id=1"], "problems": ["writer 0: 1 row is missing"]}
+        code, text = told(monkeypatch, [*lines[:number], wrong, *lines[number + 1 :]])
+        assert code == 1 and "FAILED" in text
+
+
+def test_what_was_not_checked_or_ended_badly_fails_it(monkeypatch):
+    lines = second_life()
+    for number, message in enumerate(lines):
+        if message["is"] in ("open", "table", "check"):
+            assert told(monkeypatch, [*lines[:number], *lines[number + 1 :]])[0] == 1, message
+    assert told(monkeypatch, lines, returncode=1)[0] == 1
