@@ -73,9 +73,11 @@ class Books:
     def _acknowledge(self, writer: int, seconds: float) -> Change:
         change = self.ledger.acknowledge(writer)
         if change.kind == "INSERT":
-            filling = [each for each in self.fillings.values() if each.started is not None]
-            for waits in [each.waits for each in filling] or [self.before]:
-                waits.append(seconds)
+            for each in self.fillings.values():
+                if each.started is not None:
+                    each.waits.append(seconds)
+            if not self.looks:
+                self.before.append(seconds)
         return change
 
     def _status(self, jobs: list[dict[str, Any]]) -> None:
@@ -112,9 +114,8 @@ class Books:
     def reopened(self, rows_read: dict[str, int]) -> None:
         """With what the second engine found in the manifest. A job that it does not find is done."""
         for name, each in self.fillings.items():
-            if each.look.state != DONE:
-                each.saved = rows_read.get(name, each.look.rows_total)
-                each.again = max(0, each.reached - each.saved)
+            each.saved = rows_read.get(name, each.look.rows_total)
+            each.again = max(0, each.reached - each.saved)
 
 
 def percentile(values: list[float], share: float) -> float:

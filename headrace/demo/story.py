@@ -80,7 +80,7 @@ class Process:
         except queue.Empty:
             raise DemoFailed(f"nothing was heard for {patience:.0f} s\n{self._tail()}") from None
         if message is None:
-            self._child.wait()  # it said all it had to say
+            self._child.wait()
         elif message["is"] == "failed":
             raise DemoFailed(f"{message['why']}\n{message['sql']}".rstrip())
         return message
@@ -151,9 +151,9 @@ class Story:
             victim = self._fill(engine)
         finally:
             engine.kill()
-        self._books.killed()
         while (message := engine.next(10.0)) is not None:  # what was acknowledged counts, even if it was not read yet
             self._books.record(message)
+        self._books.killed()
         self._screen.stop_live()
         ledger = self._books.ledger
         self._screen.say(
@@ -171,7 +171,10 @@ class Story:
         """Until enough is filled and a statement is on its way; says which."""
         while True:
             message = self._hear(engine.expect(_PATIENCE))
-            if all(each.look.state == DONE for each in self._books.fillings.values()):
+            states = {each.look.state for each in self._books.fillings.values()}
+            if "failed" in states:
+                raise DemoFailed("a job failed: " + "; ".join(filter(None, (job["error"] for job in message["jobs"]))))
+            if states == {DONE}:
                 raise DemoFailed("everything was filled before the plug could be pulled: try more --rows")
             if message["is"] == "sent" and self._books.fraction >= KILL_AT:
                 change = self._books.ledger.pending[message["writer"]]

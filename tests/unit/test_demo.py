@@ -201,7 +201,7 @@ def lived() -> Books:
 def test_what_was_saved_and_what_is_read_again():
     books = lived()
     totals, cheap = books.fillings["totals"], books.fillings["cheap"]
-    assert (totals.saved, totals.again, cheap.again) == (500, 100, 0)
+    assert (totals.saved, totals.again, cheap.saved, cheap.again) == (500, 100, 1000, 0)
     assert (totals.seconds, cheap.seconds) == (40.0, 8.0)
     assert totals.rows_per_second == 25.0
     assert books.looks["totals"].state == "done" and books.looks["by_item"].state == "running"
@@ -217,6 +217,9 @@ def test_how_long_inserts_wait_is_noted_with_what_is_being_filled():
         books.record({"is": "sent", "writer": 0, "change": insert.to_json()})
         books.record({"is": "acknowledged", "writer": 0, "ms": seconds * 1000})
         books.record({"is": "created", "name": "totals"})
+    books.killed()
+    books.record({"is": "sent", "writer": 0, "change": insert.to_json()})
+    books.record({"is": "acknowledged", "writer": 0, "ms": 9000})  # before it is resumed: neither
     assert (books.before, books.fillings["totals"].waits, books.fillings["cheap"].waits) == ([1.0], [2.0], [])
 
 
@@ -292,12 +295,12 @@ def second_life() -> list[dict]:
     ]
 
 
-def told(monkeypatch, second: list[dict], returncode: int = 0) -> tuple[int, str]:
+def told(monkeypatch, second: list[dict], returncode: int = 0, *, first: list[dict] | None = None) -> tuple[int, str]:
     class FakeProcess:
         pid, status = 4711, returncode
 
         def __init__(self, module: str, *arguments: str, scratch):
-            self._messages = iter(first_life() if module == "engine" else second)
+            self._messages = iter((first or first_life()) if module == "engine" else second)
 
         def next(self, patience: float):
             return next(self._messages, None)
@@ -339,3 +342,13 @@ def test_what_was_not_checked_or_ended_badly_fails_it(monkeypatch):
         if message["is"] in ("open", "table", "check"):
             assert told(monkeypatch, [*lines[:number], *lines[number + 1 :]])[0] == 1, message
     assert told(monkeypatch, lines, returncode=1)[0] == 1
+
+
+def test_a_failed_job_and_a_late_plug_fail_it(monkeypatch):
+    lines = first_life()
+    failed = status(job("totals", 0) | {"state": "failed", "error": "no space left"})
+    code, text = told(monkeypatch, [], first=[*lines[:-2], failed])
+    assert code == 1 and "a job failed: no space left" in text
+    done = [status(*(job(name, 100) for name in CREATE)), status()]
+    code, text = told(monkeypatch, [], first=[*lines[:-2], *done])
+    assert code == 1 and "before the plug could be pulled" in text
