@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 
 EXAMPLES = """\
 examples:
-  headrace demo                                watch views follow writes, survive a kill -9, and be verified
+  headrace demo                                watch views fill on a live table, survive a kill -9, be verified
   headrace sql                                 an SQL prompt on ./warehouse; \\? helps, \\q quits
   headrace sql -c 'SHOW TABLES'                run one statement
   headrace sql -f setup.sql -f load.sql        run files; stops at the first error with exit status 1
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has seen enough (`| head`). Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if str(interrupt):  # what became of the statement
+            print(interrupt, file=sys.stderr)
         return 130
 
 
@@ -78,8 +80,11 @@ def build_parser() -> argparse.ArgumentParser:
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how rows are printed")
     sql.add_argument("--timing", action="store_true", help="print how long each statement takes")
 
-    demo = command("demo", run_demo, "see it work: live views, a kill -9, and a proof that nothing was lost")
-    demo.add_argument("--seconds", type=_positive, default=15, metavar="N", help="how long to write (default: 15)")
+    demo = command(
+        "demo", run_demo, "see it work: views filled on a live table, a kill -9, and a proof that all is right"
+    )
+    # For about a minute on two slow cores.
+    demo.add_argument("--rows", type=_rows, default=240_000, metavar="N", help="of the table (default: %(default)s)")
     demo.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
 
     status = command("status", run_status, "show what a warehouse holds, without starting an engine")
@@ -120,9 +125,9 @@ class _Input(argparse.Action):
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), (kind, values)])
 
 
-def _positive(text: str) -> float:
-    if (number := float(text)) <= 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
+def _rows(text: str) -> int:
+    if (number := int(text)) < 1000:
+        raise argparse.ArgumentTypeError("must be at least 1000")
     return number
 
 
@@ -197,7 +202,7 @@ def run_sql(options: argparse.Namespace) -> int:
 def run_demo(options: argparse.Namespace) -> int:
     from headrace.demo import run
 
-    return run(seconds=options.seconds, keep=options.keep)
+    return run(rows=options.rows, keep=options.keep)
 
 
 def run_status(options: argparse.Namespace) -> int:

@@ -160,7 +160,7 @@ _ALL = (
     ),
     Parameter(
         name="backfill_pacing", default="adaptive", parse_text=parse_pacing,
-        description="existing rows that one epoch takes: adaptive, until_barrier, or a number of rows",
+        description="existing rows that are read at once: adaptive, until_barrier, or a number of rows",
     ),
     Parameter(
         name="streaming_use_arrangement_backfill", default=True, parse_text=parse_boolean,

@@ -20,6 +20,7 @@ from headrace.engine.lock import WarehouseLock
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session, start_session
 from headrace.errors import StorageError, WrongObjectKind
+from headrace.serving.jobs import JobHandle, find_job, running_jobs
 from headrace.serving.result import Result
 from headrace.serving.session import Session
 from headrace.state.hadoop import HadoopStorage
@@ -76,6 +77,14 @@ class Database:
         """Adds Arrow rows to a table, without SQL; columns go by name, missing ones get their default."""
         relation = writable_table(self.engine.committed, table, "insert into")
         return self.engine.write(relation.id, insert_arrow(self.engine, relation, rows)).count
+
+    def jobs(self) -> list[JobHandle]:
+        """The views and indexes that are being filled now."""
+        return running_jobs(self.engine)
+
+    def job(self, name_or_id: str | int) -> JobHandle:
+        """The job of a view or an index, by its name or number; one that is filled already has the state "done"."""
+        return find_job(self.engine, name_or_id)
 
     def status(self) -> dict[str, Any]:
         return self.engine.status()

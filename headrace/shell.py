@@ -10,14 +10,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from headrace.catalog import MATERIALIZED_VIEW, TABLE, VIEW
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW
 from headrace.errors import HeadraceError
 from headrace.serving.output import FORMATS, Listing, write_table
-from headrace.sql.parse import is_complete, split
+from headrace.serving.progress import watching
+from headrace.sql import statements as ast
+from headrace.sql.parse import is_complete, parse, split
 from headrace.types import quote_sql
 
 PROMPT, CONTINUED = "headrace=> ", "headrace-> "
@@ -29,6 +31,10 @@ class Stop(Exception):
 
 class Quit(Exception):
     """\\q"""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a statement ran, of which is known what became of it; the message says it."""
 
 
 def describe_error(error: HeadraceError, text: str = "", *, where: str = "") -> str:
@@ -119,7 +125,7 @@ class Shell:
 
     def _execute(self, statement: str) -> None:
         started = time.perf_counter()
-        for result in self.session.execute(statement):
+        for result in self._results(statement):
             if (notice := getattr(result, "notice", None)) is not None:
                 print(f"NOTICE:  {notice}", file=self.err, flush=True)
             if self.output == "table":
@@ -128,6 +134,30 @@ class Shell:
                 FORMATS[self.output](result, self.out)
         if self.timing:
             print(f"Time: {(time.perf_counter() - started) * 1000:.1f} ms", file=self.out)
+
+    def _results(self, text: str) -> list[Any]:
+        """What a statement answers. While it fills something, or waits for that, a terminal shows how far it is."""
+        waiting = _waits_for_jobs(text)
+        if waiting is None:
+            return list(self.session.execute(text))
+        shown = nullcontext()
+        if self.out.isatty():
+            from rich.console import Console
+
+            shown = watching(lambda: self._jobs(waiting.name), Console(file=self.out))
+        try:
+            with shown:
+                return list(self.session.execute(text))
+        except KeyboardInterrupt:
+            if isinstance(waiting, ast.Wait):
+                raise Interrupted("interrupted; what is being filled goes on: see SHOW JOBS") from None
+            kind = INDEX if isinstance(waiting, ast.CreateIndex) else MATERIALIZED_VIEW
+            if any(each["name"] == waiting.name for each in self.database.status()["relations"]):
+                raise Interrupted(f'interrupted too late: {kind} "{waiting.name}" exists') from None
+            raise Interrupted(f'cancelled: {kind} "{waiting.name}" was not created') from None
+
+    def _jobs(self, name: str | None) -> list[Any]:
+        return [job for job in self.database.jobs() if name in (None, job.name)]
 
     def _bold(self, line: str) -> str:
         return f"\x1b[1m{line}\x1b[0m" if self.interactive and self.out.isatty() else line
@@ -175,6 +205,17 @@ class Shell:
         return sorted([*self.database.status()["relations"], *views], key=lambda each: each["name"])
 
 
+def _waits_for_jobs(text: str) -> ast.CreateMaterializedView | ast.CreateIndex | ast.Wait | None:
+    """The statement, if it is one that may wait until something is filled."""
+    if not text.lstrip()[:6].upper().startswith(("CREATE", "WAIT")):  # long inserts are not parsed twice
+        return None
+    try:
+        (statement,) = parse(text)
+    except (HeadraceError, ValueError):
+        return None  # the session will say what is wrong with it
+    return statement if isinstance(statement, (ast.CreateMaterializedView, ast.CreateIndex, ast.Wait)) else None
+
+
 _LISTINGS = {
     "\\d": ("relations",),
     "\\dt": ("tables", TABLE),
@@ -183,7 +224,8 @@ _LISTINGS = {
 }
 
 HELP = """\
-Statements end with a semicolon and may span lines. Ctrl-C drops what was typed, Ctrl-D quits.
+Statements end with a semicolon and may span lines. Ctrl-C drops what was typed, or gives up a CREATE that is filling
+a view or an index; Ctrl-D quits.
 
   \\d             all relations, with their number of rows
   \\d NAME        the columns of one
@@ -218,6 +260,8 @@ def interact(shell: Shell, *, banner: str = "") -> None:
             return
         try:
             shell.run(text)
+        except Interrupted as interrupted:
+            print(interrupted, file=shell.err)
         except KeyboardInterrupt:
             print("interrupted; a statement that had reached the engine may still take effect", file=shell.err)
         except Quit:
@@ -271,11 +315,12 @@ def _prompt_session(shell: Shell):
 
 
 KEYWORDS = tuple(
-    """ALTER AND AS ASC BETWEEN BIGINT BOOLEAN BY BYTEA CASCADE CASE CAST COMMENT COMPACT CONFLICT CREATE DATE DEFAULT
-    DELETE DESC DESCRIBE DISTINCT DOUBLE DROP ELSE END EXISTS EXPLAIN FALSE FLUSH FROM GROUP HAVING IGNORE ILIKE IN
-    INSERT INTEGER INTERVAL INTO IS JSONB KEY LIKE LIMIT MATERIALIZED NOT NULL NUMERIC OFFSET ON ONLY OR ORDER
-    OVERWRITE PARAMETERS PRECISION PRIMARY RENAME RETURNING SELECT SET SHOW SMALLINT SYSTEM TABLE TABLES THEN TIMESTAMP
-    TIMESTAMPTZ TO TRUE UNION UPDATE VACUUM VALUES VARCHAR VIEW VIEWS WHEN WHERE WITH""".split()
+    """ALTER AND AS ASC BETWEEN BIGINT BOOLEAN BY BYTEA CANCEL CASCADE CASE CAST CHECK COMMENT COMPACT CONFLICT CREATE
+    DATE DEFAULT DELETE DESC DESCRIBE DISTINCT DOUBLE DROP ELSE END EXISTS EXPLAIN FALSE FLUSH FROM GROUP HAVING IGNORE
+    ILIKE IN INDEX INSERT INTEGER INTERVAL INTO IS JOB JOBS JSONB KEY LIKE LIMIT MATERIALIZED NOT NULL NUMERIC OFFSET ON
+    ONLY OR ORDER OVERWRITE PARAMETERS PAUSE PRECISION PRIMARY RENAME RESUME RETURNING SELECT SET SHOW SMALLINT SYSTEM
+    TABLE TABLES THEN TIMESTAMP TIMESTAMPTZ TO TRUE UNION UPDATE VACUUM VALUES VARCHAR VIEW VIEWS WAIT WHEN WHERE
+    WITH""".split()
 )
 
 
@@ -283,7 +328,7 @@ def candidates(word: str, relations: Iterable[str]) -> list[str]:
     """What the word under the cursor could become: names first, because keywords are quicker to type than to choose.
 
     >>> candidates("ch", ["cheap", "orders"])
-    ['cheap']
+    ['cheap', 'CHECK']
     >>> candidates("se", [])
     ['SELECT', 'SET']
     """

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
-from headrace.demo.ledger import Ledger
+from headrace.demo.books import Books
+from headrace.serving.progress import Progress, bars, describe
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_EVERY = 3.0  # seconds between two lines when there is no terminal
@@ -28,24 +28,22 @@ def sparkline(values: list[float]) -> str:
 
 
 class Screen:
-    """Lines that stay (:meth:`say`), and below them, while the engine runs, the state of everything."""
+    """Lines that stay (:meth:`say`), and below them, while an engine runs, how far every job is."""
 
-    def __init__(self, console: Console, ledger: Ledger):
+    def __init__(self, console: Console, books: Books):
         self._console = console
-        self._ledger = ledger
+        self._books = books
         self._live: Live | None = None
         self._status: dict[str, Any] = {}
         self._epoch_ms: deque[float] = deque(maxlen=48)
-        self._recent: deque[str] = deque(maxlen=5)
-        self._started = time.monotonic()
+        self._recent: deque[str] = deque(maxlen=4)
         self._printed = 0.0
 
     def say(self, text: str, *, style: str = "") -> None:
         (self._live.console if self._live else self._console).print(Text(text, style=style), soft_wrap=True)
 
     def start_live(self) -> None:
-        self._started = time.monotonic()
-        if self._console.is_terminal:
+        if self._console.is_terminal and self._live is None:
             self._live = Live(self._panel(), console=self._console, refresh_per_second=8, transient=True)
             self._live.start()
 
@@ -55,50 +53,33 @@ class Screen:
             self._live = None
 
     def status(self, status: dict[str, Any]) -> None:
-        if status.get("epoch") != self._status.get("epoch") and status.get("last_epoch_ms") is not None:
+        if status["epoch"] != self._status.get("epoch") and status["last_epoch_ms"] is not None:
             self._epoch_ms.append(float(status["last_epoch_ms"]))
         self._status = status
-        self._refresh()
+        if self._live is not None:
+            self._live.update(self._panel())
+        elif time.monotonic() - self._printed >= _PLAIN_EVERY:
+            self._printed = time.monotonic()
+            lines = [f"{name} {describe(progress)}" for name, progress in self._looks()]
+            self.say("   " + " | ".join([self._summary(), *lines]))
 
     def change(self, text: str) -> None:
         self._recent.append(text)
-        self._refresh()
-
-    def _refresh(self) -> None:
         if self._live is not None:
             self._live.update(self._panel())
-        elif time.monotonic() - self._printed >= _PLAIN_EVERY and self._status:
-            self._printed = time.monotonic()
-            rows = ", ".join(f"{each['name']} {each['rows']:,}" for each in self._relations())
-            self.say(f"  {self._summary()} | {rows}")
 
-    def _relations(self) -> list[dict[str, Any]]:
-        return [each for each in self._status.get("relations", []) if each.get("rows") is not None]
-
-    def _elapsed(self) -> float:
-        return max(time.monotonic() - self._started, 0.1)
+    def _looks(self) -> list[tuple[str, Progress]]:
+        return list(self._books.looks.items())
 
     def _summary(self) -> str:
-        rate = self._ledger.changes / self._elapsed()
         epoch_ms = f"{self._epoch_ms[-1]:.0f} ms" if self._epoch_ms else "…"
         return (
-            f"epoch {self._status.get('epoch', '…')} in {epoch_ms}, {self._ledger.statements:,} statements "
-            f"acknowledged, {rate:,.0f} rows/s"
+            f"epoch {self._status.get('epoch', '…')} in {epoch_ms}, "
+            f"{self._books.ledger.statements:,} statements acknowledged"
         )
 
     def _panel(self) -> Panel:
-        table = Table(box=None, padding=(0, 2), header_style="bold")
-        for name, justify in (("relation", "left"), ("kind", "left"), ("rows", "right"), ("last epoch", "right")):
-            table.add_column(name, justify=justify)
-        for each in self._relations():
-            delta = each.get("delta_rows") or 0
-            table.add_row(
-                each["name"],
-                each["kind"],
-                f"{each['rows']:,}",
-                Text(f"{delta:,} changes" if delta else "", style="green"),
-            )
         times = Text.assemble(("epoch time  ", "bold"), (sparkline(list(self._epoch_ms)), "cyan"))
         recent = Text("\n".join(self._recent), style="dim", no_wrap=True, overflow="ellipsis")
-        title = f"{self._summary()}, {self._elapsed():.0f} s"
-        return Panel(Group(table, "", times, "", recent), title=title, title_align="left", border_style="cyan")
+        parts = Group(bars(self._looks()), "", times, "", recent)
+        return Panel(parts, title=self._summary(), title_align="left", border_style="cyan")

@@ -1,13 +1,14 @@
-"""The demo's shop: its tables and views, and what customers do to it. Nothing here runs SQL.
+"""The demo's shop: its table, views and index, and what customers do to it. Nothing here runs SQL.
 
 Each writer owns the orders whose id it is congruent to, so that the outcome of a run does not depend on how the
-writers' statements interleave, and the books can be kept without asking the engine.
+writers' statements interleave, and the books can be kept without asking the engine. The history is a formula: books
+name only the orders that somebody has touched.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,36 +16,57 @@ from typing import Any
 Row = tuple[int, str, Decimal, int]
 """id, item, price, qty"""
 
+Touched = dict[int, Row | None]
+"""Orders that are not, or no longer, what the history says; None for those that are gone."""
+
 WRITERS = 3
-HISTORY = 6_000
-"""Rows that are there before the first view is created."""
 ITEMS = ("tea", "lamp", "desk", "chair", "book", "pen", "rug")
 
 TABLE = "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR, price NUMERIC(10,2), qty INT)"
 
-# Name and query. Each is created as a materialized view, and each query is asked again at the end.
 VIEWS = {
     "totals": "SELECT id, item, price * qty AS total FROM orders",
-    "large": "SELECT id, item, total FROM totals WHERE total >= 500",
     "cheap": "SELECT id, upper(item) AS item, price FROM orders WHERE price < 20",
-    "alerts": "SELECT id, 'large order' AS why FROM large UNION ALL SELECT id, 'sold out' FROM orders WHERE qty = 0",
+    "alerts": (
+        "SELECT id, 'large order' AS why FROM orders WHERE price * qty >= 500 "
+        "UNION ALL SELECT id, 'sold out' FROM orders WHERE qty = 0"
+    ),
 }
+INDEX = "by_item"
+INDEX_SQL = f"CREATE INDEX {INDEX} ON orders (item, price DESC) INCLUDE (qty)"
+
+CREATE = {name: f"CREATE MATERIALIZED VIEW {name} AS {query}" for name, query in VIEWS.items()} | {INDEX: INDEX_SQL}
+"""What is filled, in the order of creation."""
+
+OFFLINE = VIEWS | {INDEX: "SELECT item, price, qty, id FROM orders ORDER BY item, price DESC, id"}
+"""The same as batch queries, for a plain Spark copy."""
 
 
-def history() -> list[Row]:
-    return [_seeded(number) for number in range(HISTORY)]
+def check_sql(name: str) -> str:
+    return f"CHECK {'INDEX' if name == INDEX else 'MATERIALIZED VIEW'} {name}"
 
 
-def history_sql() -> str:
-    cases = " ".join(f"WHEN {number} THEN '{item}'" for number, item in enumerate(ITEMS))
-    return (
-        f"INSERT INTO orders SELECT n, CASE n % {len(ITEMS)} {cases} END, (n * 37 % 9000) / 100.0, n % 11 "
-        f"FROM generate_series(0, {HISTORY - 1}) AS g (n)"
-    )
+def history_sql(rows: int) -> str:
+    return f"INSERT INTO orders SELECT n, {_ITEM}, {_PRICE}, {_QTY} FROM generate_series(0, {rows - 1}) AS g (n)"
 
 
-def _seeded(number: int) -> Row:
+_CASES = " ".join(f"WHEN {number} THEN '{item}'" for number, item in enumerate(ITEMS))
+_ITEM = f"CASE n % {len(ITEMS)} {_CASES} END"
+_PRICE = "(n % 9000 * 37 % 9000) / 100.0"
+_QTY = "n % 11"
+
+
+def seeded(number: int) -> Row:
+    """An order as the history has it."""
     return number, ITEMS[number % len(ITEMS)], Decimal(number * 37 % 9000) / 100, number % 11
+
+
+def changed_sql(rows: int, touched: Sequence[int]) -> str:
+    """Every order that is not as in the history, and those of the history that somebody touched."""
+    asked = f" OR id IN ({', '.join(map(str, touched))})" if touched else ""
+    columns = {"item": _ITEM, "price": _PRICE, "qty": _QTY}
+    differs = " OR ".join(f"{name} IS DISTINCT FROM {sql.replace('n %', 'id %')}" for name, sql in columns.items())
+    return f"SELECT * FROM orders WHERE id < 0 OR id >= {rows} OR {differs}{asked}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +75,14 @@ class Change:
 
     kind: str
     rows: tuple[Row, ...] = ()
+    """For an update: the orders as they are afterwards."""
     ids: tuple[int, ...] = ()
     price: Decimal = Decimal(0)
     qty: int = 0
 
     @property
     def size(self) -> int:
-        return len(self.rows) + len(self.ids)
+        return len(self.ids) or len(self.rows)
 
     @property
     def sql(self) -> str:
@@ -71,14 +94,10 @@ class Change:
             return f"UPDATE orders SET price = {self.price}, qty = {self.qty} {where}"
         return f"DELETE FROM orders {where}"
 
-    def apply(self, orders: dict[int, Row]) -> None:
-        for row in self.rows:
-            orders[row[0]] = row
-        for id in self.ids:
-            if self.kind == "DELETE":
-                del orders[id]
-            else:
-                orders[id] = (id, orders[id][1], self.price, self.qty)
+    def apply(self, touched: Touched) -> None:
+        touched.update((row[0], row) for row in self.rows)
+        if self.kind == "DELETE":
+            touched.update(dict.fromkeys(self.ids))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -111,27 +130,35 @@ def row_from_json(data: Sequence[Any]) -> Row:
 class Customer:
     """Decides what one writer does next. It knows its own orders, because nobody else touches them."""
 
-    def __init__(self, writer: int, *, seed: int):
-        self._writer = writer
+    def __init__(self, writer: int, *, seed: int, rows: int, touched: Mapping[int, Row | None] | None = None):
+        self._writer, self._rows = writer, rows
         self._random = random.Random(f"{seed}/{writer}")
-        self._orders = {row[0]: row for row in history() if row[0] % WRITERS == writer}
-        self._next = HISTORY + (writer - HISTORY) % WRITERS
+        self._touched: Touched = dict(touched or {})
+        self._next = rows + (writer - rows) % WRITERS
+        if new := [id for id in self._touched if id >= rows]:
+            self._next = max(new) + WRITERS
 
     def next(self) -> Change:
         """Assumed to happen: a writer sends its next statement only after this one was acknowledged."""
         kind = self._random.choices(("INSERT", "UPDATE", "DELETE"), weights=(7, 2, 1))[0]
-        if kind == "INSERT":
-            change = Change(kind=kind, rows=tuple(self._order() for _ in range(self._random.randint(1, 400))))
+        found = [] if kind == "INSERT" else self._some()
+        if not found:
+            change = Change(kind="INSERT", rows=tuple(self._order() for _ in range(self._random.randint(1, 200))))
+        elif kind == "DELETE":
+            change = Change(kind=kind, ids=tuple(row[0] for row in found))
         else:
-            count = min(len(self._orders), self._random.randint(1, 60))
-            change = Change(
-                kind=kind,
-                ids=tuple(self._random.sample(sorted(self._orders), count)),
-                price=self._price(),
-                qty=self._random.randint(0, 20),
-            )
-        change.apply(self._orders)
+            price, qty = self._price(), self._random.randint(0, 20)
+            rows = tuple((id, item, price, qty) for id, item, _, _ in found)
+            change = Change(kind=kind, rows=rows, ids=tuple(row[0] for row in rows), price=price, qty=qty)
+        change.apply(self._touched)
         return change
+
+    def _some(self) -> list[Row]:
+        """Orders of this writer, old ones and new ones, that are there: read into a view already or not."""
+        places = range(self._writer, self._next, WRITERS)
+        ids = self._random.sample(places, min(len(places), self._random.randint(1, 60)))
+        found = [self._touched[id] if id in self._touched else seeded(id) for id in sorted(ids)]
+        return [row for row in found if row is not None]
 
     def _order(self) -> Row:
         id, self._next = self._next, self._next + WRITERS

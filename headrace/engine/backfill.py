@@ -459,6 +459,10 @@ class Backfills:
         span = pace.recent[-1][0] - pace.recent[0][0]
         return sum(rows for _, rows in pace.recent[1:]) / span if span > 0 else None
 
+    def rows_in_flight(self, id: int) -> int:
+        """Rows of chunks that are being read or wait for their epoch: what a crash now would have to read again."""
+        return sum(part.rows for flight in list(self._flights) if flight.job_id == id for part in flight.parts)
+
     def paths_needed(self) -> Iterator[str]:
         """Files that no manifest names and that must stay."""
         yield from self._log.paths()

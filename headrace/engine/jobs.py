@@ -232,6 +232,7 @@ class Jobs:
             "fraction": job.fraction,
             "rows_read": job.rows_read,
             "rows_total": job.rows_total,
+            "rows_in_flight": self._engine.backfills.rows_in_flight(job.id),
             "rows_per_second": rate,
             "seconds_left": left / rate if rate and described == "running" else None,
             "started_at": job.started_at,

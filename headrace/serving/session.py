@@ -14,7 +14,7 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
 from headrace.engine.changes import Outcome
 from headrace.engine.check import check
-from headrace.engine.coordinator import Mutate
+from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
 from headrace.engine.plans import query_frame
@@ -184,7 +184,14 @@ class Session:
         return self._fill(apply, "CREATE_INDEX", statement.name)
 
     def _fill(self, apply: Mutate, tag: str, what: str) -> Result:
-        answer = self._engine.coordinator.mutate(apply, what)
+        asked = self._engine.coordinator.submit(Mutation(apply=apply, describe=what))
+        try:
+            answer = asked.result()
+        except KeyboardInterrupt:
+            # It is in the queue and will be created in a moment: it must not stay, as if nobody had changed their mind.
+            if isinstance(answer := asked.result(), Relation):
+                self._engine.jobs.cancel((answer.id,))
+            raise
         result = Result(tag)
         if isinstance(answer, Relation):
             if self._variable("background_ddl"):

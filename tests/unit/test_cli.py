@@ -82,7 +82,7 @@ def test_what_is_wrong_with_the_machine_is_said_in_a_sentence(monkeypatch, capsy
 
 
 @pytest.mark.parametrize(
-    "arguments", [["sql", "--set", "x"], ["demo", "--seconds", "0"], ["sql", "--format", "xml"], ["nonsense"]]
+    "arguments", [["sql", "--set", "x"], ["demo", "--rows", "0"], ["sql", "--format", "xml"], ["nonsense"]]
 )
 def test_wrong_usage(arguments, capsys):
     with pytest.raises(SystemExit) as exit:
