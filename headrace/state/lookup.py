@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
@@ -133,6 +133,19 @@ class ReadProbes:
         return table
 
 
+@dataclass(frozen=True, kw_only=True)
+class LiveRows:
+    """A task body for ``mapInArrow``: all probes of a lookup in, the live rows out."""
+
+    files: Files
+    layout: Layout
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(ReadProbes(files=self.files, layout=self.layout)(batches))
+        stored = pa.Table.from_batches(found, self.layout.stored_schema)
+        yield from newest_live(self.layout, stored).select(self.layout.names).to_batches()
+
+
 def lookup(
     spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
 ) -> pa.Table:
@@ -149,6 +162,20 @@ def lookup(
     frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())}))
     found = frame.mapInArrow(ReadProbes(files=files, layout=layout), layout.spark_schema).toArrow()
     return newest_live(layout, found.cast(layout.stored_schema))
+
+
+def lookup_frame(
+    spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+) -> DataFrame:
+    """The live rows of a few keys as a part of a query: one task reads them, when the query runs."""
+    encoded = layout.encode(keys)
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    todo = probes([file for run in runs for file in run.files], [encoded[index] for index in order], indexes)
+    if not todo:
+        return spark.createDataFrame([], layout.row_ddl)
+    packed = [_pack(todo, keys.select(layout.key_names).take(pa.array(order, pa.int64())))]
+    frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())})).coalesce(1)
+    return frame.mapInArrow(LiveRows(files=files, layout=layout), layout.row_ddl)
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:
