@@ -22,8 +22,7 @@ def main() -> None:
         sessions["scan"].sql("SET enable_index_selection = false")
 
         def by_customer(name: str) -> None:
-            query = f"SELECT count(*), sum(price) FROM t WHERE customer = {source.randrange(100_003)}"
-            sessions[name].sql(query).arrow()
+            sessions[name].sql(f"SELECT * FROM t WHERE customer = {source.randrange(100_003)}").arrow()
 
         times = interleaved(
             {
@@ -37,7 +36,7 @@ def main() -> None:
     index, scan, key = (median(times[name]) for name in ("index", "scan", "key"))
     report(
         "index_lookup",
-        f"the rows of one customer of 5 M rows took {index * 1000:.0f} ms by the index, {scan * 1000:.0f} ms by a scan: "
+        f"one customer of 5 M rows took {index * 1000:.0f} ms by the index, {scan * 1000:.0f} ms by a scan: "
         f"ratio {index / scan:.2f} (at most 0.5); one row by its key {key * 1000:.0f} ms; "
         f"peak memory {memory.megabytes} MB",
         ratio=round(index / scan, 3), limit=0.5, index_ms=round(index * 1000), scan_ms=round(scan * 1000),
