@@ -15,7 +15,7 @@ ROWS = 5_000_000
 
 def main() -> None:
     source = random.Random(1)
-    with PeakMemory() as memory, database() as db:
+    with PeakMemory() as memory, database(compaction="false") as db:
         filled_table(db, "t", ROWS)
         db.sql("CREATE INDEX by_customer ON t (customer)")
         sessions = {"index": db.session(), "scan": db.session(), "key": db.session()}
