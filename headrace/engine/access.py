@@ -267,7 +267,7 @@ def narrow(query: exp.Expression, catalog: Catalog, indexes: Callable[[Relation]
     """Decides for each mention of a table in a bound query."""
     tree = query.copy()
     parts: dict[str, Access] = {}
-    for select in list(tree.find_all(exp.Select)):
+    for select in list(tree.find_all(exp.Select, bfs=False)):
         for table in _filtered_tables(select):
             relation = catalog.find(table.name)
             where = select.args["where"].this
