@@ -169,10 +169,11 @@ class Catalog:
         return list(found.values())
 
     def drop(self, relation: Relation, *, cascade: bool = False) -> tuple[Catalog, list[Relation]]:
-        """The catalog without it, and all that went."""
+        """The catalog without it, and all that went. Indexes go with their relation; views only if asked."""
         dependents = self.dependents(relation.id)
-        if dependents and not cascade:
-            names = ", ".join(f'{dependent.kind} "{dependent.name}"' for dependent in dependents)
+        held_by = [dependent for dependent in dependents if dependent.kind != INDEX]
+        if held_by and not cascade:
+            names = ", ".join(f'{dependent.kind} "{dependent.name}"' for dependent in held_by)
             raise DependentObjects(
                 f'cannot drop {relation.kind} "{relation.name}" because other objects depend on it: {names}',
                 hint="use DROP … CASCADE to drop them too",

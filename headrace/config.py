@@ -167,6 +167,10 @@ _ALL = (
         description="a new relation is filled with a parallelism of its own, not that of what it stands on",
     ),
     Parameter(
+        name="enable_index_selection", default=True, parse_text=parse_boolean,
+        description="queries, UPDATE and DELETE read by primary keys and indexes where they can",
+    ),
+    Parameter(
         name="implicit_flush", default=False, parse_text=parse_boolean,
         description="kept for RisingWave's scripts: a write is acknowledged when it is committed and visible, always",
     ),

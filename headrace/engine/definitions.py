@@ -15,13 +15,16 @@ from headrace.config import find_parameter
 from headrace.engine.backfill import with_job
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
-from headrace.engine.jobs import job_options, new_job
+from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
 from headrace.errors import InvalidDefinition, InvalidParameterValue, WrongObjectKind
+from headrace.plan.explain import explain
 from headrace.plan.keys import StreamKey
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
 from headrace.sql.dialect import parse_query
+from headrace.sql.indexes import index_text
+from headrace.sql.parse import index_statement
 from headrace.state.keys import KeyCodec
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
@@ -194,6 +197,19 @@ class Definitions:
         KeyCodec.of(relation)  # refuses key types that have no order
         return relation, dataclasses.replace(key, pk=pk, distribution=relation.distribution)
 
+    def explain(
+        self, statement: ast.CreateMaterializedView | ast.CreateIndex, state: Manifest, variables: Mapping[str, Any]
+    ) -> str:
+        """The plan that the statement would make, and how it would be filled."""
+        options = job_options(statement.options, variables)
+        if isinstance(statement, ast.CreateIndex):
+            _, key = self.index(statement, state, state.epoch)
+        else:
+            _, key = self.materialized_view(statement, state, state.epoch)
+        return explain(
+            key, state.catalog, lambda scan: scan_fields(state.catalog.relations[scan.relation_id], scan, options)
+        )
+
     # --- DROP, ALTER, COMMENT ----------------------------------------------------------------------------------
 
     def drop(self, statement: ast.Drop) -> Mutate:
@@ -218,16 +234,19 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             catalog = state.catalog
             relation = catalog.get(statement.name, statement.kind)
-            renamed = relation.replace(
-                name=statement.new_name,
-                definition=_renamed(relation.definition, statement.name, statement.new_name),
-            )
-            catalog = catalog.update(renamed)
+            if relation.kind == INDEX:
+                definition = _index_definition(relation, name=statement.new_name)
+            else:
+                definition = _renamed(relation.definition, statement.name, statement.new_name)
+            catalog = catalog.update(relation.replace(name=statement.new_name, definition=definition))
             for other in list(catalog):
                 if other.query is not None and relation.id in other.depends_on:
                     query = rename_relation(other.query, statement.name, statement.new_name)
                     # The statement as written would no longer work: show one that does.
-                    definition = f"CREATE {other.kind.upper()} {quote_sql(other.name)} AS {query}"
+                    if other.kind == INDEX:
+                        definition = _index_definition(other, table=statement.new_name)
+                    else:
+                        definition = f"CREATE {other.kind.upper()} {quote_sql(other.name)} AS {query}"
                     catalog = catalog.update(other.replace(query=query, definition=definition))
             return dataclasses.replace(state, catalog=catalog), None
 
@@ -278,6 +297,11 @@ def _renamed(definition: str, old: str, new: str) -> str:
     """A CREATE statement with another name in it: the first mention of the old one."""
     pattern = rf'"{re.escape(old.replace(chr(34), chr(34) * 2))}"|\b{re.escape(old)}\b'
     return re.sub(pattern, lambda _: quote_sql(new), definition, count=1, flags=re.IGNORECASE)
+
+
+def _index_definition(index: Relation, **changed: str) -> str:
+    """The statement of an index after it, or its table, was renamed."""
+    return index_text(dataclasses.replace(index_statement(index.definition), **changed))
 
 
 def _check_options(statement: Any) -> None:

@@ -12,8 +12,10 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from headrace.catalog import ROW_ID, TABLE, Column, Relation
+from headrace.engine.access import choose, conditions
 from headrace.engine.changes import NEW_ROW, OLD_ROW, InsertFrame, InsertRows, UpdateFrame
-from headrace.engine.plans import query_frame
+from headrace.engine.plans import index_paths, query_frame
+from headrace.engine.reads import read_part
 from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors
 from headrace.errors import (
@@ -226,12 +228,12 @@ def _with_computed(
 # --- INSERT … SELECT --------------------------------------------------------------------------------------------
 
 
-def insert_query(engine: Engine, relation: Relation, statement: ast.Insert) -> InsertFrame:
+def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, use_indexes: bool = True) -> InsertFrame:
     targets = target_columns(relation, statement.columns)
 
     def build(state: Manifest) -> DataFrame:
         bound = bind_query(statement.query, state.catalog, functions=engine.functions)
-        frame, types = query_frame(engine, state, bound)
+        frame, types = query_frame(engine, state, bound, use_indexes=use_indexes)
         if len(types) > len(targets):
             raise SqlSyntaxError("INSERT has more expressions than target columns")
         if len(types) < len(targets) and statement.columns:
@@ -267,7 +269,7 @@ def _required(relation: Relation, column: Column, sql: str) -> str:
 # --- UPDATE and DELETE ------------------------------------------------------------------------------------------
 
 
-def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateFrame:
+def update(engine: Engine, relation: Relation, statement: ast.Update, *, use_indexes: bool = True) -> UpdateFrame:
     assigned: dict[str, exp.Expression] = {}
     for name, expression in statement.assignments:
         column = relation.column(name)
@@ -281,7 +283,7 @@ def update(engine: Engine, relation: Relation, statement: ast.Update) -> UpdateF
 
     def build(state: Manifest) -> DataFrame:
         scope = _Scope(engine, state, relation, statement.alias)
-        rows = _affected(scope, statement.where)
+        rows = _affected(scope, statement.where, use_indexes=use_indexes)
         old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS {OLD_ROW}"
         values = {name: scope.bind(each) for name, each in assigned.items() if not _is_default(each)}
         with scope.reading(values.values()) as names:
@@ -325,9 +327,9 @@ def _new_value(
     return f"{_required(relation, column, sql)} AS {name}"
 
 
-def delete(engine: Engine, relation: Relation, statement: ast.Delete) -> UpdateFrame:
+def delete(engine: Engine, relation: Relation, statement: ast.Delete, *, use_indexes: bool = True) -> UpdateFrame:
     def build(state: Manifest) -> DataFrame:
-        rows = _affected(_Scope(engine, state, relation, statement.alias), statement.where)
+        rows = _affected(_Scope(engine, state, relation, statement.alias), statement.where, use_indexes=use_indexes)
         names = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
         return rows.selectExpr(f"struct({names}) AS {OLD_ROW}")
 
@@ -368,8 +370,8 @@ class _Scope:
             yield names
 
 
-def _affected(scope: _Scope, where: exp.Expression | None) -> DataFrame:
-    """The table's rows that a WHERE selects: by a lookup where it names keys, else by a scan."""
+def _affected(scope: _Scope, where: exp.Expression | None, *, use_indexes: bool) -> DataFrame:
+    """The table's rows that a WHERE selects: by a lookup where it names keys, by an index, else by a scan."""
     engine, relation = scope.engine, scope.relation
     runs = scope.state.runs.get(relation.id, ())
     layout = Layout.of(relation)
@@ -380,12 +382,23 @@ def _affected(scope: _Scope, where: exp.Expression | None) -> DataFrame:
         frame = engine.spark.createDataFrame(found.select(layout.names), schema=layout.row_ddl)
     else:
         frame = engine.frames.frame(relation, runs)
-    frame = frame.alias(scope.name)
     if where is None:
-        return frame
+        return frame.alias(scope.name)
     bound = scope.bind(where)
+    if keys is None and use_indexes and (found := _by_index(scope, bound)) is not None:
+        frame = found
+    frame = frame.alias(scope.name)
     with scope.reading([bound]) as names:
         return frame.where(Translator(names, qualified=has_query(bound)).condition("WHERE", bound))
+
+
+def _by_index(scope: _Scope, bound: exp.Expression) -> DataFrame | None:
+    relation, catalog = scope.relation, scope.state.catalog
+    found = conditions(bound, relation, scope.name if has_query(bound) else "")
+    needed = Layout.of(relation).names
+    access = choose(relation, found, needed=needed, indexes=index_paths(relation, catalog))
+    rows = None if access is None else read_part(scope.engine, scope.state, access)
+    return None if rows is None else rows.selectExpr(*map(quote_spark, needed))
 
 
 def pinned_keys(relation: Relation, where: exp.Expression) -> dict[str, pa.Array] | None:

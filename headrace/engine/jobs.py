@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.backfill.job import Input, Job
 from headrace.backfill.order import check_order
 from headrace.backfill.positions import Positions, partitions
+from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.backfill import jobs_of, restarted, with_job
 from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, UndefinedJob, Unsupported
+from headrace.plan.explain import name_list
+from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
 from headrace.sql.jobs import backfill_order
 from headrace.state.layout import Layout
@@ -83,6 +86,22 @@ def new_job(
         created_epoch=epoch,
         started_at=time.time(),
     )
+
+
+def scan_fields(upstream: Relation, scan: Scan, options: Mapping[str, Any]) -> dict[str, str]:
+    """How a new view would be filled from one of its inputs, for EXPLAIN."""
+    schemas = Schemas.of_relation(upstream, scan.columns)
+    arranged = options["streaming_use_arrangement_backfill"]
+    parallelism = options["streaming_parallelism"] if arranged else upstream.parallelism
+    fields = {
+        "stream_scan_type": "ArrangementBackfill" if arranged else "NoShuffle",
+        "upstream_sends": name_list(schemas.output),
+        "backfill_sends": name_list(schemas.view),
+        "pacing": str(options["backfill_pacing"]),
+    }
+    if options["backfill_rate_limit"] is not None:
+        fields["rate_limit"] = f"{options['backfill_rate_limit']}/s"
+    return fields | {"parallelism": str(parallelism or "adaptive")}
 
 
 def inputs_of(catalog: Catalog, relation: Relation) -> list[Relation]:

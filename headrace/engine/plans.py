@@ -10,11 +10,13 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from headrace.catalog import Catalog, Column, Relation
+from headrace.engine.access import Path, narrow, usable_indexes
+from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import StreamKey, stream_key
-from headrace.plan.nodes import Node
+from headrace.plan.nodes import Node, Project
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query
 from headrace.sql.oracle import FunctionOracle
@@ -26,14 +28,49 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 
-def query_frame(engine: Engine, state: Manifest, bound: BoundQuery) -> tuple[DataFrame, list[SqlType]]:
-    """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text."""
+def query_frame(
+    engine: Engine, state: Manifest, bound: BoundQuery, *, use_indexes: bool = False, notes: list[str] | None = None
+) -> tuple[DataFrame, list[SqlType]]:
+    """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text.
+
+    ``use_indexes`` reads what can match by keys and indexes; ``notes`` is then told which.
+    """
     refuse_unfinished(state.catalog, bound)
+    expression = bound.expression
     with spark_errors("the query"):
-        frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
+        if use_indexes:
+            expression, frames = _narrowed(engine, state, expression, [] if notes is None else notes)
+        else:
+            frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
         with engine.frames.named(frames) as names:
-            frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
+            frame = engine.spark.sql(to_spark(expression, table_names=names))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
+
+
+def _narrowed(
+    engine: Engine, state: Manifest, expression: exp.Expression, notes: list[str]
+) -> tuple[exp.Expression, dict[str, DataFrame]]:
+    catalog = state.catalog
+    narrowed = narrow(expression, catalog, lambda table: index_paths(table, catalog))
+    frames = {name: engine.frame(state, catalog.get(name).id) for name in narrowed.whole}
+    for name, access in narrowed.parts.items():
+        frame = read_part(engine, state, access)
+        frames[name] = engine.frame(state, access.table.id) if frame is None else frame
+        if frame is not None:
+            notes.append(access.describe())
+    return narrowed.expression, frames
+
+
+def index_paths(table: Relation, catalog: Catalog) -> list[Path]:
+    """The complete indexes of a table, and what they hold of it."""
+    return [Path(relation=index, columns=_columns_held(index, catalog)) for index in usable_indexes(table, catalog)]
+
+
+def _columns_held(index: Relation, catalog: Catalog) -> dict[str, str]:
+    """Columns of the table → columns of the index. The plan says which is which, of hidden ones too."""
+    plan = plan_of(index, catalog)
+    assert isinstance(plan, Project)
+    return {expression.name: name for name, expression in plan.columns}
 
 
 def refuse_unfinished(catalog: Catalog, bound: BoundQuery) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.catalog import Catalog, Relation
 from headrace.state.layout import Layout
+from headrace.state.predicates import Bounds
 from headrace.state.runs import Run
 from headrace.state.scan import scan
 from headrace.types import quote_spark
@@ -34,12 +35,17 @@ class RelationFrames:
             if key in self._frames:
                 self._frames.move_to_end(key)
                 return self._frames[key]
-        frame = _with_logical_types(relation, scan(self._spark, self._root, Layout.of(relation), runs))
+        frame = with_logical_types(relation, scan(self._spark, self._root, Layout.of(relation), runs))
         with self._lock:
             self._frames[key] = frame
             while len(self._frames) > KEPT:
                 self._frames.popitem(last=False)
         return frame
+
+    def part(self, relation: Relation, runs: Sequence[Run], bounds: Sequence[Bounds], predicate: str) -> DataFrame:
+        """The live rows within bounds for which the predicate, which is over key columns, holds."""
+        rows = scan(self._spark, self._root, Layout.of(relation), runs, bounds=bounds, predicate=predicate)
+        return with_logical_types(relation, rows)
 
     def empty(self, relation: Relation) -> DataFrame:
         return self.frame(relation, ())
@@ -61,7 +67,7 @@ class RelationFrames:
                 self._spark.catalog.dropTempView(view)
 
 
-def _with_logical_types(relation: Relation, frame: DataFrame) -> DataFrame:
+def with_logical_types(relation: Relation, frame: DataFrame) -> DataFrame:
     """jsonb is text to Spark; the column's metadata says what it is to the user."""
     if all(column.type.name != "jsonb" for column in relation.columns):
         return frame

@@ -7,6 +7,8 @@ StreamTableScan { table: t, columns: [a], incremental: linear }
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+
 from sqlglot import exp
 
 from headrace.catalog import Catalog, KeyColumn
@@ -15,12 +17,14 @@ from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.sql.dialect import print_sql
 from headrace.types import quote_sql
 
+_Filled = Callable[[Scan], Mapping[str, str]]
 
-def explain(plan: StreamKey | Node, catalog: Catalog) -> str:
-    """A view's plan: with StreamMaterialize on top if its key is given."""
+
+def explain(plan: StreamKey | Node, catalog: Catalog, filled: _Filled = lambda scan: {}) -> str:
+    """A view's plan, with StreamMaterialize on top if its key is given; ``filled`` has more to say of each scan."""
     if isinstance(plan, StreamKey):
-        return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, "", "└─")])
-    return "\n".join(_lines(plan, catalog, "", ""))
+        return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, filled, "", "└─")])
+    return "\n".join(_lines(plan, catalog, filled, "", ""))
 
 
 def _materialize(key: StreamKey) -> str:
@@ -33,22 +37,22 @@ def _materialize(key: StreamKey) -> str:
     )
 
 
-def _lines(node: Node, catalog: Catalog, indent: str, branch: str) -> list[str]:
+def _lines(node: Node, catalog: Catalog, filled: _Filled, indent: str, branch: str) -> list[str]:
     """The node and what is below it; branch is the line that leads to the node."""
-    lines = [indent + branch + _describe(node, catalog)]
+    lines = [indent + branch + _describe(node, catalog, filled)]
     below = indent + {"": "", "├─": "│ ", "└─": "  "}[branch]
     for number, each in enumerate(node.inputs, 1):
-        lines += _lines(each, catalog, below, "└─" if number == len(node.inputs) else "├─")
+        lines += _lines(each, catalog, filled, below, "└─" if number == len(node.inputs) else "├─")
     return lines
 
 
-def _describe(node: Node, catalog: Catalog) -> str:
+def _describe(node: Node, catalog: Catalog, filled: _Filled) -> str:
     if isinstance(node, Scan):
-        fields = {"table": quote_sql(node.relation), "columns": _list(map(quote_sql, node.columns))}
+        fields = {"table": quote_sql(node.relation), "columns": name_list(node.columns)}
         relation = catalog.relations.get(node.relation_id)
         if relation is not None:
             fields |= {"pk": _list(map(_key, relation.pk)), "dist": _hash(relation.distribution)}
-        return _line("StreamTableScan", **fields)
+        return _line("StreamTableScan", **fields, **filled(node))
     if isinstance(node, Filter):
         return _line("StreamFilter", predicate=sql(node.condition))
     if isinstance(node, Project):
@@ -64,6 +68,10 @@ def _line(operator: str, **fields: str) -> str:
 
 def _list(items) -> str:
     return f"[{', '.join(items)}]"
+
+
+def name_list(names: Iterable[str]) -> str:
+    return _list(map(quote_sql, names))
 
 
 def _hash(columns: tuple[str, ...]) -> str:

@@ -7,9 +7,9 @@ import functools
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, KeyColumn, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
 from headrace.engine.changes import Outcome
@@ -20,13 +20,16 @@ from headrace.engine.engine import Engine
 from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors
 from headrace.errors import InvalidParameterValue, Unsupported, WrongObjectKind
-from headrace.plan.explain import explain
 from headrace.serving.result import Result
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
-from headrace.sql.parse import parse
+from headrace.sql.indexes import key_text
+from headrace.sql.parse import index_statement, parse
 from headrace.sql.translate import to_spark
 from headrace.types import SqlType, quote_spark, quote_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
@@ -56,33 +59,40 @@ class Session:
 
     @run.register
     def _select(self, statement: ast.Select) -> Result:
+        frame, types = self._query(statement)
+        return Result.of_frame(frame, types)
+
+    def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
+        """The query as of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
         bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
-        frame, types = query_frame(self._engine, state, bound)
-        return Result.of_frame(frame, types)
+        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes)
+
+    @property
+    def _use_indexes(self) -> bool:
+        return self._variable("enable_index_selection")
 
     @run.register
     def _explain(self, statement: ast.Explain) -> Result:
         if statement.analyze:
             raise Unsupported("EXPLAIN ANALYZE is not supported yet", hint="EXPLAIN shows the plan")
         inner, state = statement.statement, self._engine.committed
-        if isinstance(inner, ast.CreateMaterializedView):
+        if isinstance(inner, (ast.CreateMaterializedView, ast.CreateIndex)):
             with spark_errors("EXPLAIN"):
-                _, key = self._definitions.materialized_view(inner, state, state.epoch)
-                text = explain(key, state.catalog)
+                text = self._definitions.explain(inner, state, self._all_variables())
         elif isinstance(inner, ast.Select):
-            frame, _ = query_frame(
-                self._engine, state, bind_query(inner.query, state.catalog, functions=self._engine.functions)
-            )
+            notes: list[str] = []
+            frame, _ = self._query(inner, notes)
             with spark_errors("EXPLAIN"):
-                text = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
+                plan = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
+                text = "\n".join([*notes, plan])
         else:
             raise Unsupported(
                 f"EXPLAIN of {type(inner).__name__} is not supported",
-                hint="EXPLAIN a query or CREATE MATERIALIZED VIEW",
+                hint="EXPLAIN a query, CREATE MATERIALIZED VIEW or CREATE INDEX",
             )
         return self._rows("EXPLAIN", [("QUERY PLAN", TEXT)], [(line,) for line in text.rstrip().splitlines()])
 
@@ -95,21 +105,21 @@ class Session:
         if statement.rows is not None:
             change = inserts.insert_values(self._engine, relation, statement)
         else:
-            change = inserts.insert_query(self._engine, relation, statement)
+            change = inserts.insert_query(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._written("INSERT 0", relation, self._engine.write(relation.id, change), returning)
 
     @run.register
     def _update(self, statement: ast.Update) -> Result:
         relation = inserts.writable_table(self._engine.committed, statement.table, "update")
         returning = self._returning(statement, relation)
-        change = inserts.update(self._engine, relation, statement)
+        change = inserts.update(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._written("UPDATE", relation, self._engine.write(relation.id, change), returning)
 
     @run.register
     def _delete(self, statement: ast.Delete) -> Result:
         relation = inserts.writable_table(self._engine.committed, statement.table, "delete from")
         returning = self._returning(statement, relation)
-        change = inserts.delete(self._engine, relation, statement)
+        change = inserts.delete(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._written("DELETE", relation, self._engine.write(relation.id, change), returning)
 
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
@@ -264,11 +274,12 @@ class Session:
         catalog, matches = self._engine.committed.catalog, _like(statement.like)
         table = catalog.get(statement.table)
         rows = [
-            (each.name, table.name, ", ".join(_key_text(key) for key in each.pk), ", ".join(each.distribution))
+            _index_line(each, table)
             for each in catalog.of_kind(INDEX)
             if each.depends_on == (table.id,) and matches(each.name)
         ]
-        return self._rows("SHOW", [("Name", TEXT), ("On", TEXT), ("Key", TEXT), ("Distributed By", TEXT)], rows)
+        columns = ("Name", "On", "Key", "Include", "Distributed By")
+        return self._rows("SHOW", [(name, TEXT) for name in columns], rows)
 
     @run.register
     def _drop(self, statement: ast.Drop) -> Result:
@@ -361,8 +372,12 @@ class Session:
         return Result.of_rows(tag, columns, rows, self._engine.spark)
 
 
-def _key_text(key: KeyColumn) -> str:
-    return quote_sql(key.name) + (" DESC" if key.descending else "")
+def _index_line(index: Relation, table: Relation) -> tuple[str, ...]:
+    keys = index_statement(index.definition).keys
+    names = [key.name for key in keys]
+    include = [quote_sql(column.name) for column in index.visible_columns if column.name not in names]
+    distribution = map(quote_sql, index.distribution)
+    return index.name, table.name, ", ".join(map(key_text, keys)), ", ".join(include), ", ".join(distribution)
 
 
 def _job_line(job: dict[str, Any]) -> tuple:

@@ -513,6 +513,7 @@ class _Binder:
         if relation.kind in (SOURCE, INDEX):
             raise WrongObjectKind(
                 f'"{name}" is {"an" if relation.kind == INDEX else "a"} {relation.kind}, which cannot be queried',
+                hint="query what it is on; the index is used where it helps" if relation.kind == INDEX else None,
                 position=position,
             )
         if not self._views:

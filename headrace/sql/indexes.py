@@ -14,6 +14,7 @@ from headrace.sql import clauses
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser
+from headrace.types import quote_sql
 
 
 def create_index(p: Parser) -> Unfinished:
@@ -51,6 +52,35 @@ def create_index(p: Parser) -> Unfinished:
         if_not_exists=if_not_exists,
         options=options,
     )
+
+
+def index_text(statement: s.CreateIndex) -> str:
+    """The statement in full, as one that makes the same index.
+
+    >>> from headrace.sql.parse import index_statement
+    >>> index_text(index_statement('create index I on T (a desc, "B" nulls first) include (c)'))
+    'CREATE INDEX i ON t (a DESC, "B" NULLS FIRST) INCLUDE (c)'
+    """
+    keys = [quote_sql(key.name) for key in statement.keys]
+    text = f"CREATE INDEX {quote_sql(statement.name)} ON {quote_sql(statement.table)}"
+    text += f" ({', '.join(map(key_text, statement.keys))})"
+    if statement.include is not None:
+        # Nothing but the key: a column of the key says so.
+        text += f" INCLUDE ({', '.join(map(quote_sql, statement.include)) or keys[0]})"
+    if statement.distributed_by:
+        text += f" DISTRIBUTED BY ({', '.join(map(quote_sql, statement.distributed_by))})"
+    if statement.options:
+        text += f" WITH ({', '.join(f'{name} = {_quoted(value)}' for name, value in statement.options)})"
+    return text
+
+
+def key_text(key: s.IndexKey) -> str:
+    nulls = "" if key.nulls_first == key.descending else " NULLS FIRST" if key.nulls_first else " NULLS LAST"
+    return quote_sql(key.name) + (" DESC" if key.descending else "") + nulls
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _refuse(p: Parser, *words: str) -> None:

@@ -13,7 +13,7 @@ from sqlglot.tokens import Token, TokenType
 
 from headrace.sql import grammar
 from headrace.sql.dialect import run, tokenize
-from headrace.sql.statements import Statement
+from headrace.sql.statements import CreateIndex, Statement
 from headrace.sql.text import is_complete, split
 
 __all__ = ["is_complete", "parse", "split"]
@@ -26,6 +26,13 @@ def parse(text: str) -> list[Statement]:
         unfinished = run(text, tokens, grammar.statement)
         statements.append(unfinished(sql=text[tokens[0].start : tokens[-1].end + 1]))
     return statements
+
+
+def index_statement(definition: str) -> CreateIndex:
+    """What the stored definition of an index says."""
+    (statement,) = parse(definition)
+    assert isinstance(statement, CreateIndex), definition
+    return statement
 
 
 def _by_statement(tokens: list[Token]) -> list[list[Token]]:

@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
-from headrace.state.runs import EPOCH, WEIGHT, GroupIndex, Run, RunFile
+from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
 
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
 
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
+
+PREFIX_ROWS = 1 << 17
+"""Stored rows up to which one task reads the part of an index that a query asks for; beyond, it is a scan."""
 
 
 class IndexCache:
@@ -103,6 +106,8 @@ class ReadProbes:
 
     files: Files
     layout: Layout
+    whole_keys: bool = True
+    """Whether the keys are whole, or only their first columns: then rows of all combinations of their values match."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -117,10 +122,10 @@ class ReadProbes:
                             yield from self._matching(table, keys.slice(first, last - first)).to_batches()
 
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
-        exactly = len(self.layout.key_names) > 1
-        for name in self.layout.key_names:
+        exactly = self.whole_keys and len(self.layout.key_names) > 1
+        for name in keys.column_names:
             if self.layout.types[name].name in ("real", "double precision"):
-                exactly = True  # Arrow tells 0.0 from -0.0 and one NaN from another; keys do not
+                exactly = self.whole_keys  # Arrow tells 0.0 from -0.0 and one NaN from another; keys do not
                 continue
             wanted = pc.unique(keys[name])
             table = table.filter(pc.is_in(table[name], value_set=wanted.cast(table.schema.field(name).type)))
@@ -131,6 +136,20 @@ class ReadProbes:
             held = self.layout.codec.encode_table(table, self.layout.key_names)
             table = table.filter(pa.array([key in exact for key in held], pa.bool_()))
         return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRows:
+    """A task body for ``mapInArrow``: all probes of a lookup in, the live rows out."""
+
+    files: Files
+    layout: Layout
+    whole_keys: bool = True
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(ReadProbes(files=self.files, layout=self.layout, whole_keys=self.whole_keys)(batches))
+        stored = pa.Table.from_batches(found, self.layout.stored_schema)
+        yield from newest_live(self.layout, stored).select(self.layout.names).to_batches()
 
 
 def lookup(
@@ -149,6 +168,45 @@ def lookup(
     frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())}))
     found = frame.mapInArrow(ReadProbes(files=files, layout=layout), layout.spark_schema).toArrow()
     return newest_live(layout, found.cast(layout.stored_schema))
+
+
+def lookup_frame(
+    spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+) -> DataFrame:
+    """The live rows of a few keys as a part of a query: one task reads them, when the query runs."""
+    encoded = layout.encode(keys)
+    order = sorted(range(len(encoded)), key=encoded.__getitem__)
+    todo = probes([file for run in runs for file in run.files], [encoded[index] for index in order], indexes)
+    if not todo:
+        return spark.createDataFrame([], layout.row_ddl)
+    packed = [_pack(todo, keys.select(layout.key_names).take(pa.array(order, pa.int64())))]
+    frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())})).coalesce(1)
+    return frame.mapInArrow(LiveRows(files=files, layout=layout), layout.row_ddl)
+
+
+def prefix_frame(
+    spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+) -> DataFrame | None:
+    """The live rows whose key starts with given values, as a part of a query; None if that is more than a task's work.
+
+    ``keys`` has the vnode and the first columns of the pk, in all combinations of the values that they may have.
+    """
+    names = layout.key_names[: keys.num_columns - 1]
+    columns = [keys[name].to_pylist() for name in (VNODE, *names)]
+    prefixes = [layout.codec.encode_with_vnode(vnode, values) for vnode, *values in zip(*columns, strict=True)]
+    todo = []
+    for file in (file for run in runs for file in run.files):
+        wanted = [prefix for prefix in prefixes if file.low[: len(prefix)] <= prefix <= file.high]
+        groups = sorted({group for prefix in wanted for group in indexes.get(file).starting_with(prefix)})
+        if groups:
+            rows = sum(indexes.get(file).groups[group][2] for group in groups)
+            todo.append(Probe(path=file.path, groups=tuple(groups), first_key=0, last_key=keys.num_rows, rows=rows))
+    if not todo:
+        return spark.createDataFrame([], layout.row_ddl)
+    if _rows(todo) > PREFIX_ROWS:
+        return None
+    frame = spark.createDataFrame(pa.table({"task": pa.array([_pack(todo, keys.select(names))], pa.binary())}))
+    return frame.coalesce(1).mapInArrow(LiveRows(files=files, layout=layout, whole_keys=False), layout.row_ddl)
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:

@@ -144,6 +144,16 @@ class GroupIndex:
                 number = bisect_left(self.groups, sorted_keys[start], number + 1, key=lambda group: group[1])
         return found
 
+    def starting_with(self, prefix: bytes) -> range:
+        """The groups that may hold a key that starts so.
+
+        >>> GroupIndex(((b"aa", b"ab", 9), (b"ac", b"bd", 9), (b"be", b"c", 9), (b"d", b"e", 9))).starting_with(b"b")
+        range(1, 3)
+        """
+        first = bisect_left(self.groups, prefix, key=lambda group: group[1])
+        last = bisect_right(self.groups, prefix, key=lambda group: group[0][: len(prefix)])
+        return range(first, max(first, last))
+
     def to_bytes(self) -> bytes:
         parts = [_HEADER.pack(_MAGIC, _FORMAT, len(self.groups))]
         for low, high, rows in self.groups:
