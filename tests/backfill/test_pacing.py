@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.backfill.pacing import (
+    FLOOR,
     LARGEST,
     START,
     UNLIMITED,
@@ -79,7 +80,7 @@ def test_a_busy_upstream_does_not_starve_the_backfill():
     policy = Adaptive(barrier_interval=1.0)
     for _ in range(50):
         policy.landed(policy.budget(), 0.2 + policy.budget() * 1e-6, 3.0)
-        assert policy.budget() >= START // 4
+        assert policy.budget() >= FLOOR
 
 
 @measuring
