@@ -13,6 +13,8 @@ Rules beyond that:
 * The oldest run, often by far the largest, is rewritten only when the rest has grown to a quarter of it.
 * When more than 30 % of all rows retract others, everything is merged: it is the retractions, and what they kill, that
   reads pay for.
+* A run whose own files overlap as much as a tier of runs would (an index that was filled in the order of its table) is
+  merged with itself.
 * The oldest runs are left alone while their files are large and no other run reaches into their key range: merging
   would gain nothing. So rows that only ever arrive with growing keys are not rewritten again and again.
 
@@ -52,6 +54,9 @@ class Choice:
 def choose(runs: Sequence[Run], *, fanout: int = 8) -> Choice | None:
     """What to merge now, or None if all is well. Ask again after each merge."""
     ordered = sorted(runs, key=lambda run: (run.first_epoch, run.last_epoch))
+    for number, run in enumerate(ordered):
+        if run.depth >= fanout:
+            return Choice(inputs=(run.id,), level=max(1, tier(run.rows, fanout)), bottom=number == 0)
     active = ordered[_settled(ordered) :]
     if len(active) < 2:
         return None
@@ -70,7 +75,7 @@ def choose(runs: Sequence[Run], *, fanout: int = 8) -> Choice | None:
 
 def whole(runs: Sequence[Run]) -> Choice | None:
     """Everything into one run: what COMPACT asks for."""
-    if len(runs) < 2 and not any(run.retractions for run in runs):
+    if len(runs) < 2 and not any(run.retractions or run.depth > 1 for run in runs):
         return None
     ordered = sorted(runs, key=lambda run: (run.first_epoch, run.last_epoch))
     return Choice(

@@ -23,6 +23,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headrace.errors import CorruptWarehouse
@@ -91,6 +92,15 @@ class Run:
     @property
     def high(self) -> bytes:
         return max((file.high for file in self.files), default=b"")
+
+    @cached_property
+    def depth(self) -> int:
+        """How many of its files may hold the same key: 1 where each has a range of its own."""
+        depth, open_until = 0, []
+        for file in sorted(self.files, key=lambda file: file.low):
+            open_until = [high for high in open_until if high >= file.low] + [file.high]
+            depth = max(depth, len(open_until))
+        return depth
 
     def overlaps(self, other: Run) -> bool:
         """Whether both may hold the same key."""

@@ -197,3 +197,18 @@ def test_whole_is_everything_unless_there_is_nothing_to_do():
 def test_runs_without_files_do_no_harm():
     empty = [Run(id=f"{epoch}", first_epoch=epoch, last_epoch=epoch) for epoch in range(1, 20)]
     assert len(choose(empty).inputs) == 19
+
+
+def test_a_run_of_overlapping_files_is_merged_with_itself():
+    """An index is filled in the order of its table: each chunk's file reaches over all of the index."""
+    files = tuple(RunFile(path=f"f{n}", rows=1000, bytes=SMALL_FILE, low=b"a", high=b"z") for n in range(9))
+    tangled = Run(id="tangled", first_epoch=3, last_epoch=3, files=files)
+    assert tangled.depth == 9
+    assert choose([tangled]) == Choice(inputs=("tangled",), level=1, bottom=True)
+    assert choose([run(1, 10), tangled]).bottom is False
+    assert whole([tangled]) is not None
+    ranges = tuple(
+        dataclasses.replace(file, low=bytes([97 + n]), high=bytes([97 + n, 1])) for n, file in enumerate(files)
+    )
+    untangled = dataclasses.replace(tangled, files=ranges)
+    assert untangled.depth == 1 and choose([untangled]) is None and whole([untangled]) is None
