@@ -74,7 +74,8 @@ def median(values: list[float]) -> float:
 
 
 class Writer:
-    """1,000 changes each second to a table of :func:`filled_table`: 700 overwrite random keys, 300 are new ones."""
+    """1,000 changes each second to a table of :func:`filled_table`: 600 new keys, 300 of the newest overwritten, and
+    100 anywhere."""
 
     def __init__(self, db: Database, table: str, rows: int, *, warm_up: int = 3):
         self._db, self._table, self._next = db, table, rows + 1
@@ -101,9 +102,9 @@ class Writer:
             self._stop.wait(max(0.0, 1 - took))
 
     def _batch(self) -> None:
-        old = {self._random.randrange(1, self._next) for _ in range(700)}
-        keys = [*old, *range(self._next, self._next + 300)]
-        self._next += 300
+        anywhere = {self._random.randrange(1, self._next - 300) for _ in range(100)}
+        keys = [*anywhere, *range(self._next - 300, self._next + 600)]
+        self._next += 600
         numbers = pa.array([key % 77 for key in keys], pa.int32())
         columns = {"id": pa.array(keys, pa.int64()), "qty": numbers, "product": ["changed"] * len(keys)}
         self._db.insert(self._table, pa.table(columns))

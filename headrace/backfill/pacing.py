@@ -6,13 +6,13 @@ which measures the epochs that its chunks cause and grows or shrinks them.
 
 >>> policy = Adaptive(barrier_interval=1.0)
 >>> policy.budget()
-1000000
->>> policy.landed(1_000_000, seconds=0.9, epoch_seconds=0.3)
+2000000
+>>> policy.landed(2_000_000, seconds=0.9, epoch_seconds=0.3)
+>>> policy.budget()
+4000000
+>>> policy.landed(4_000_000, seconds=1.9, epoch_seconds=1.4)  # that was too much for the epochs beside it
 >>> policy.budget()
 2000000
->>> policy.landed(2_000_000, seconds=1.9, epoch_seconds=1.4)
->>> policy.budget()
-1000000
 
 A :class:`RateLimit` caps all of them. It has no clock: the caller says what time it is. A :class:`Reach` keeps small
 chunks from starving where everything is deleted.
@@ -28,13 +28,13 @@ from typing import Protocol
 
 from headrace.errors import InvalidParameterValue
 
-START, LARGEST = 1_000_000, 4_000_000
+START, LARGEST = 2_000_000, 4_000_000
 """Rows of the first chunk of a policy that measures, and of any."""
 
-LONGEST = 4.0
+LONGEST = 5.0
 """Seconds that an adaptive chunk takes at most, or twice a job's fixed cost where that is more."""
 
-FLOOR = 200_000
+FLOOR = START // 2
 """Below this an adaptive chunk does not shrink for the sake of epochs: it costs them as much and lasts longer."""
 
 UNLIMITED = sys.maxsize

@@ -65,6 +65,26 @@ def without_job(state: Manifest, id: int) -> Manifest:
     return dataclasses.replace(state, positions=positions)
 
 
+class Turn:
+    """Chunks of a job write one after the other, in the order in which they were started and will land."""
+
+    def __init__(self, before: Turn | None):
+        self._before = before
+        self.over = threading.Event()
+        self.waited = 0.0
+        """Seconds; they are not part of what a chunk costs."""
+
+    def __enter__(self) -> None:
+        if self._before is not None:
+            began = time.perf_counter()
+            self._before.over.wait()
+            self._before = None
+            self.waited = time.perf_counter() - began
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+
+
 @dataclass(kw_only=True, eq=False)
 class Flight:
     """A chunk that is being read, or waits for its epoch."""
@@ -104,7 +124,7 @@ class _Pace:
     text: str
     policy: Policy
     limit: RateLimit
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    last_turn: Turn | None = None
     failures: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows landed, for rows/s."""
@@ -176,21 +196,30 @@ class Backfills:
                 self._start(job, upstream_id, parts, snapshot, working, state)
 
     def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> tuple[Chunk, ...]:
-        """The next chunk: a part of every partition, or of one if the budget is too small to be divided."""
-        if any(each.open_ended for each in self._flights if each.job_id == job.id):
+        """The next chunk: one key range, so that the view's files have ranges of their own, too.
+
+        Partitions take turns. Within a chunk executors share the work by pieces of files.
+        """
+        mine = [each for each in self._flights if (each.job_id, each.upstream_id) == (job.id, upstream_id)]
+        if any(each.open_ended for each in mine):
             return ()
         planned = self._planned(job, upstream_id)
-        shares = [
-            vnodes for vnodes in partitions(job.parallelism) if any(planned.of(vnode) is not DONE for vnode in vnodes)
-        ]
+        shares = []
+        for number, vnodes in enumerate(partitions(job.parallelism)):
+            in_flight = sum(each.parts[0].first_vnode in vnodes for each in mine)
+            done = sum(planned.of(vnode) is DONE for vnode in vnodes)
+            if done < len(vnodes):
+                shares.append((in_flight, done / len(vnodes), number, vnodes))
         if not shares:
             return ()
-        if budget <= EXACT * len(shares):
-            chunk = next_chunk(planned, shares[0], sources, budget)
-            return () if chunk is None else (chunk,)
-        parts = [next_chunk(planned, vnodes, sources, budget // len(shares)) for vnodes in shares]
-        # The limit of a part is a wish to be kept small, not a need: its end is fixed, and reading all of it is right.
-        return tuple(dataclasses.replace(part, limit=None) for part in parts if part is not None)
+        vnodes = min(shares, key=lambda share: share[:3])[3]
+        chunk = next_chunk(planned, vnodes, sources, budget)
+        if chunk is None:
+            return ()
+        if budget > EXACT:
+            # A limit is then a wish to be kept small, not a need: the end is fixed, and reading up to it is right.
+            chunk = dataclasses.replace(chunk, limit=None)
+        return (chunk,)
 
     def _planned(self, job: Job, upstream_id: int) -> Positions:
         """The positions when all that is in flight has landed."""
@@ -207,13 +236,18 @@ class Backfills:
         catalog = working.catalog
         view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
         runs = state.runs.get(upstream_id, ())
-        turn = self._pace(job).turn
+        pace = self._pace(job)
+        turn = pace.last_turn = Turn(pace.last_turn)
 
         def read() -> ReadChunk:
             context = self._spark.sparkContext
             context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
-            return self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot, turn=turn)
+            try:
+                found = self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot, turn=turn)
+                return dataclasses.replace(found, seconds=found.seconds - turn.waited)
+            finally:
+                turn.over.set()  # also if it did not come to writing
 
         future = self._pool.submit(read)
         flight = Flight(

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace")
 
 VACUUM_SECONDS = 60
+FILLING_RUNS = 64
+"""Runs beside its chunks that a view being filled may have."""
 GRACE_SECONDS = 600
 """A file younger than this may belong to an epoch that is being written right now."""
 
@@ -91,10 +93,13 @@ class Maintenance:
     def _choose(self, relation_id: int, runs: Sequence[Run]) -> Choice | None:
         if str(relation_id) not in self._engine.committed.positions:
             return choose(runs)
-        # A view that is being filled: its chunks share no key, and become one run when it is complete. Only what
-        # live writes leave is merged; for each of its keys a chunk may lie below, whatever the epochs say.
-        choice = choose([run for run in runs if not run.base])
-        return None if choice is None else dataclasses.replace(choice, bottom=False)
+        # A view that is being filled: its chunks share no key, and become one run when it is complete. Nobody reads
+        # what live writes leave, so it is merged only to keep the manifest small. For each of its keys a chunk may lie
+        # below, whatever the epochs say.
+        rest = [run for run in runs if not run.base]
+        if len(rest) < FILLING_RUNS:
+            return None
+        return Choice(inputs=tuple(run.id for run in rest), level=1, bottom=False)
 
     def compact(self, relation_id: int) -> bool:
         """Merges all runs of a relation now."""

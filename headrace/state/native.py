@@ -31,7 +31,7 @@ from headrace.types import quote_spark
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
 
-SPLIT_BYTES = 8 << 20
+SPLIT_BYTES = 16 << 20
 
 
 ONE_SPLIT_PER_TASK = {
