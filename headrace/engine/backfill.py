@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.job import Job, Strategy, replica_needed_after
-from headrace.backfill.pacing import Policy, RateLimit, parse_policy
+from headrace.backfill.pacing import Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
@@ -43,7 +43,8 @@ log = logging.getLogger("headrace")
 READERS = 16
 """Chunks that are read at the same time, of all jobs together."""
 
-LATE_ROWS, LATE_BYTES = 500_000, 64 << 20
+LATE_ROWS = 500_000
+LATE_BYTES = 64 << 20
 """A chunk that has missed more changes than this is read again: one task holds all that it takes along."""
 
 ATTEMPTS = 3
@@ -125,6 +126,7 @@ class _Pace:
     policy: Policy
     limit: RateLimit
     last_turn: Turn | None = None
+    reach: Reach = field(default_factory=Reach)
     failures: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows landed, for rows/s."""
@@ -213,7 +215,8 @@ class Backfills:
         if not shares:
             return ()
         vnodes = min(shares, key=lambda share: share[:3])[3]
-        chunk = next_chunk(planned, vnodes, sources, budget)
+        reach = self._pace(job).reach.rows if budget <= EXACT else 0
+        chunk = next_chunk(planned, vnodes, sources, budget, reach=reach)
         if chunk is None:
             return ()
         if budget > EXACT:
@@ -402,6 +405,8 @@ class Backfills:
                 rows = landing.read.rows
                 pace.failures = 0
                 pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
+                if landing.read.live is not None:
+                    pace.reach.landed(live=landing.read.live, stored=rows)
                 pace.recent = [*pace.recent[-49:], (now, rows)]
 
     def not_landed(

@@ -25,7 +25,8 @@ from headrace.state.vnode import spark_expression
 from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
 from headrace.types import quote_spark
 
-SMALL_CHUNK, SMALL_CHUNK_BYTES = 50_000, 16 << 20
+SMALL_CHUNK = 50_000
+SMALL_CHUNK_BYTES = 16 << 20
 """Up to so many stored rows a chunk is one Python task, which holds it and costs one job; larger ones cost two."""
 
 
@@ -35,6 +36,8 @@ class ReadChunk:
     """As read: cut, if there was a limit."""
     files: tuple[RunFile, ...]
     seconds: float
+    live: int | None = None
+    """The upstream's live rows in it, where they were counted: if there was a limit."""
 
     @property
     def rows(self) -> int:
@@ -60,17 +63,17 @@ class ChunkReader:
         """Writes the view's rows of a chunk, which has a part in each of several partitions. ``epoch`` is the runs',
         ``turn`` what the chunks of a job wait for each other with."""
         started = time.perf_counter()
-        parts = tuple(parts)
+        parts, live = tuple(parts), None
         rows = sum(part.rows for part in parts)
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if rows == 0:
                 files: list[RunFile] = []
             elif any(part.limit is not None for part in parts) or self._is_small(rows, runs):
-                parts, files = self._read_small(catalog, view, upstream, runs, parts, epoch)
+                parts, files, live = self._read_small(catalog, view, upstream, runs, parts, epoch)
             else:
                 files = self._read_large(catalog, view, upstream, runs, parts, epoch, turn)
         failpoint("after_chunk")
-        return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started)
+        return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started, live=live)
 
     def _is_small(self, rows: int, runs: Sequence[Run]) -> bool:
         stored = sum(run.rows for run in runs)
@@ -85,16 +88,18 @@ class ChunkReader:
         runs: Sequence[Run],
         parts: tuple[Chunk, ...],
         epoch: int,
-    ) -> tuple[tuple[Chunk, ...], list[RunFile]]:
+    ) -> tuple[tuple[Chunk, ...], list[RunFile], int | None]:
         source, layout = Layout.of(upstream), Layout.of(view)
         bounds = [bounds_of(source, part) for part in parts]
         rows = scan(self._spark, self._storage.uri(""), source, runs, internal=True, bounds=bounds)
+        live = None
         if len(parts) == 1 and (limit := parts[0].limit) is not None:
             taken = rows.orderBy(*key_order(source)).limit(limit).toArrow().cast(source.stored_schema)
             if taken.num_rows == limit:
                 parts = (parts[0].cut(*split(source.bound(taken, taken.num_rows - 1))),)
-            if taken.num_rows == 0:
-                return parts, []
+            live = taken.num_rows
+            if live == 0:
+                return parts, [], 0
             rows = self._spark.createDataFrame(taken, schema=source.spark_schema)
         wide = WideQuery(columns=source.names)
         found = branches(plan_of(view, catalog), {upstream.id: ["n0"]}, wide, layout.types)
@@ -103,7 +108,7 @@ class ChunkReader:
         output = Output(layout=layout, branches=tuple(found))
         body = WriteDelta(files=self._storage.files, epoch=epoch, outputs=(output,), sort=True)
         lines = wide.apply(rows.coalesce(1), dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
-        return parts, written_files(lines).get(view.id, [])
+        return parts, written_files(lines).get(view.id, []), live
 
     def _read_large(
         self,
