@@ -83,6 +83,10 @@ class Turn:
             self.waited = time.perf_counter() - began
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self._before = None  # or each would keep all before it alive
         self.over.set()
 
 
@@ -94,7 +98,7 @@ class Flight:
     upstream_id: int
     strategy: Strategy
     parts: tuple[Chunk, ...]
-    """A part in each partition."""
+    """Key ranges that do not overlap."""
     snapshot: int
     """The epoch that it is read as of."""
     runs: tuple[Run, ...]
@@ -250,7 +254,7 @@ class Backfills:
                 found = self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot, turn=turn)
                 return dataclasses.replace(found, seconds=found.seconds - turn.waited)
             finally:
-                turn.over.set()  # also if it did not come to writing
+                turn.end()  # also if it did not come to writing
 
         future = self._pool.submit(read)
         flight = Flight(

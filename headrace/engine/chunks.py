@@ -60,7 +60,7 @@ class ChunkReader:
         epoch: int,
         turn: AbstractContextManager,
     ) -> ReadChunk:
-        """Writes the view's rows of a chunk, which has a part in each of several partitions. ``epoch`` is the runs',
+        """Writes the view's rows of a chunk, one or more key ranges. ``epoch`` is the runs',
         ``turn`` what the chunks of a job wait for each other with."""
         started = time.perf_counter()
         parts, live = tuple(parts), None
