@@ -466,6 +466,10 @@ class Backfills:
         self.on_ready()
         return future
 
+    def reason(self, id: int) -> HeadraceError | None:
+        """Why a job failed, if that was in this process."""
+        return self._reasons.get(id)
+
     @property
     def waited_for(self) -> bool:
         """Whether somebody waits for a job: then a checkpoint that it needs is not to be late."""
@@ -481,9 +485,7 @@ class Backfills:
         if data is not None:
             if data["error"] is None:
                 return
-            error = self._reasons.get(id) or JobFailed(
-                data["error"], hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it"
-            )
+            error = JobFailed(data["error"], hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it")
         elif relation is None:
             error = JobCancelled(f"job {id} was cancelled")
         with self._lock:

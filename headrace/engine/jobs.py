@@ -14,7 +14,7 @@ from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.backfill import jobs_of, restarted, with_job
-from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, UndefinedJob, Unsupported
+from headrace.errors import InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
@@ -198,11 +198,12 @@ class Jobs:
             future.result()
         except JobCancelled:
             raise
-        except HeadraceError as error:
+        except JobFailed as error:
+            reason = self._engine.backfills.reason(relation.id) or error
             self.cancel((relation.id,))
-            error.message = f'{relation.kind} "{relation.name}" was not created: {error.message}'
-            error.args, error.hint = (error.message,), None
-            raise
+            told = type(reason)(f'{relation.kind} "{relation.name}" was not created: {error.message}')
+            told.sqlstate = reason.sqlstate
+            raise told from None
         except BaseException:  # Ctrl-C
             self.cancel((relation.id,))
             raise
