@@ -20,7 +20,7 @@ def read_range(db: Database, table: str, bounds: Bounds) -> int:
     engine = db.engine
     relation = engine.committed.catalog.get(table)
     runs = engine.committed.runs[relation.id]
-    frame = scan(engine.spark, engine.storage.uri(""), Layout.of(relation), runs, bounds=bounds)
+    frame = scan(engine.spark, engine.storage.uri(""), Layout.of(relation), runs, bounds=[bounds])
     count, _, _ = frame.selectExpr("count(*)", "sum(id)", "max(note)").first()
     return count
 
