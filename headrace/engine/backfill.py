@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.job import Job, Strategy, replica_needed_after
-from headrace.backfill.pacing import Policy, RateLimit, Reach, parse_policy
+from headrace.backfill.pacing import LONGEST, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
@@ -343,7 +343,7 @@ class Backfills:
             if sum(file.rows for file in late) > LATE_ROWS or sum(file.bytes for file in late) > LATE_BYTES:
                 self._flights.remove(flight)
                 unready.add(key)
-                self._pace(job).policy.landed(read.rows, math.inf, 0.0)  # smaller ones miss less
+                self._pace(job).policy.landed(read.rows, 2 * LONGEST, 0.0)  # smaller ones miss less
                 continue
             for part in read.parts:
                 jobs[job.id] = jobs[job.id].land(flight.upstream_id, part, part.rows)
