@@ -33,7 +33,8 @@ def connect(
     """Opens a warehouse, making it if need be, and starts its engine.
 
     ``spark`` is a session to work on; without it one is started on ``master`` (by default on this machine).
-    ``parameters`` are system parameters such as ``{"barrier_interval": "200ms"}``. ``takeover`` fences an engine that has the warehouse open.
+    ``parameters`` are system parameters such as ``{"barrier_interval": "200ms"}``. ``takeover`` fences an engine that
+    has the warehouse open.
     """
     from headrace.database import Database  # Spark is imported only when it is needed
 
