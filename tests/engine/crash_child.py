@@ -39,6 +39,11 @@ DEFINITIONS = [
 ]
 
 
+def say(line: str) -> None:
+    """Tells the test, by one write: several threads speak, and ``print`` writes its newline apart."""
+    os.write(1, f"{line}\n".encode())
+
+
 def step(number: int) -> str:
     """The statement of a step. Rows of an INSERT must be there all or none."""
     base = number // 8
@@ -111,10 +116,10 @@ def run_steps(warehouse: str, first: int) -> None:
     db = headrace.connect(warehouse, spark=borrowed_spark(), parameters=parameters)
     for definition in DEFINITIONS:
         db.sql(definition)
-    print("ready", flush=True)
+    say("ready")
     for number in range(first, first + 40):
         db.sql(step(number))
-        print(f"ack {number}", flush=True)
+        say(f"ack {number}")
     os._exit(0)
 
 
@@ -134,7 +139,7 @@ def run_swarm(warehouse: str) -> None:
             session.sql(f"INSERT INTO t VALUES {rows}")
             session.sql(f"INSERT INTO counters VALUES ({number}, {batch})")
             with printing:
-                print(f"ack {number} {batch}", flush=True)
+                say(f"ack {number} {batch}")
 
     printing = threading.Lock()
     for number in range(4):
@@ -154,12 +159,12 @@ def run_backfill(warehouse: str) -> None:
 
     def read(reader, *arguments, **options):
         found = read_chunk(reader, *arguments, **options)
-        print(f"read {found.rows}", flush=True)
+        say(f"read {found.rows}")
         return found
 
     def landed(backfills, landings, **options):
         chunks_landed(backfills, landings, **options)
-        print(f"landed {sum(landing.read.rows for landing in landings)}", flush=True)
+        say(f"landed {sum(landing.read.rows for landing in landings)}")
 
     ChunkReader.read, Backfills.landed = read, landed
     db = headrace.connect(warehouse, spark=borrowed_spark(), parameters={"compaction": "false"})
@@ -171,13 +176,13 @@ def run_backfill(warehouse: str) -> None:
     session = db.session()
     session.sql(f"SET background_ddl = true; SET backfill_pacing = {BACKFILL_CHUNK}")
     session.sql("CREATE MATERIALIZED VIEW IF NOT EXISTS m AS SELECT id, v FROM t WHERE v % 5 <> 4")
-    print("ack create", flush=True)
+    say("ack create")
     number = 0
     while jobs := db.engine.jobs.list():
-        print(f"progress {jobs[0]['rows_read']}", flush=True)
+        say(f"progress {jobs[0]['rows_read']}")
         number += 1
         db.sql(f"UPDATE t SET v = v + 1 WHERE id % 50 = {number % 50}")
-        print("ack update", flush=True)
+        say("ack update")
     os._exit(0)
 
 
