@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
-from headrace.backfill.filters import bounds_of
 from headrace.backfill.job import Job, Strategy, replica_needed_after
 from headrace.backfill.pacing import LONGEST, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
@@ -32,7 +31,6 @@ from headrace.engine.derive import LateDelta, Written
 from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
-from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
 from headrace.state.runs import Run, RunFile
@@ -97,8 +95,7 @@ class Flight:
     job_id: int
     upstream_id: int
     strategy: Strategy
-    parts: tuple[Chunk, ...]
-    """Key ranges that do not overlap."""
+    chunk: Chunk
     snapshot: int
     """The epoch that it is read as of."""
     runs: tuple[Run, ...]
@@ -108,7 +105,7 @@ class Flight:
     @property
     def open_ended(self) -> bool:
         """Where it will end is known only when it is read."""
-        return any(part.limit is not None for part in self.parts)
+        return self.chunk.limit is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,50 +192,47 @@ class Backfills:
                     return
                 if sources is None:
                     sources = self._groups(state, upstream_id)
-                parts = self._next(job, upstream_id, sources, budget)
-                if not parts:
+                chunk = self._next(job, upstream_id, sources, budget)
+                if chunk is None:
                     break
-                pace.limit.take(sum(min(part.rows, part.limit or part.rows) for part in parts), now)
-                self._start(job, upstream_id, parts, snapshot, working, state)
+                pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
+                self._start(job, upstream_id, chunk, snapshot, working, state)
 
-    def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> tuple[Chunk, ...]:
+    def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> Chunk | None:
         """The next chunk: one key range, so that the view's files have ranges of their own, too.
 
         Partitions take turns. Within a chunk executors share the work by pieces of files.
         """
         mine = [each for each in self._flights if (each.job_id, each.upstream_id) == (job.id, upstream_id)]
         if any(each.open_ended for each in mine):
-            return ()
+            return None
         planned = self._planned(job, upstream_id)
         shares = []
         for number, vnodes in enumerate(partitions(job.parallelism)):
-            in_flight = sum(each.parts[0].first_vnode in vnodes for each in mine)
+            in_flight = sum(each.chunk.first_vnode in vnodes for each in mine)
             done = sum(planned.of(vnode) is DONE for vnode in vnodes)
             if done < len(vnodes):
                 shares.append((in_flight, done / len(vnodes), number, vnodes))
         if not shares:
-            return ()
+            return None
         vnodes = min(shares, key=lambda share: share[:3])[3]
         reach = self._pace(job).reach.rows if budget <= EXACT else 0
         chunk = next_chunk(planned, vnodes, sources, budget, reach=reach)
-        if chunk is None:
-            return ()
-        if budget > EXACT:
+        if chunk is not None and budget > EXACT:
             # A limit is then a wish to be kept small, not a need: the end is fixed, and reading up to it is right.
             chunk = dataclasses.replace(chunk, limit=None)
-        return (chunk,)
+        return chunk
 
     def _planned(self, job: Job, upstream_id: int) -> Positions:
         """The positions when all that is in flight has landed."""
         positions = job.inputs[upstream_id].positions
         for flight in self._flights:
             if (flight.job_id, flight.upstream_id) == (job.id, upstream_id) and not flight.open_ended:
-                for part in flight.parts:
-                    positions = positions.advance(part)
+                positions = positions.advance(flight.chunk)
         return positions
 
     def _start(
-        self, job: Job, upstream_id: int, parts: tuple[Chunk, ...], snapshot: int, working: Manifest, state: Manifest
+        self, job: Job, upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
     ) -> None:
         catalog = working.catalog
         view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
@@ -251,7 +245,7 @@ class Backfills:
             context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
             try:
-                found = self._reader.read(catalog, view, upstream, runs, parts, epoch=snapshot, turn=turn)
+                found = self._reader.read(catalog, view, upstream, runs, chunk, turn=turn)
                 return dataclasses.replace(found, seconds=found.seconds - turn.waited)
             finally:
                 turn.end()  # also if it did not come to writing
@@ -261,7 +255,7 @@ class Backfills:
             job_id=job.id,
             upstream_id=upstream_id,
             strategy=job.strategy,
-            parts=parts,
+            chunk=chunk,
             snapshot=snapshot,
             runs=runs,
             future=future,
@@ -294,10 +288,8 @@ class Backfills:
                 continue
             key = (flight.job_id, flight.upstream_id)
             positions = planned.get(key, job.inputs[flight.upstream_id].positions)
-            after = positions
             try:
-                for part in flight.parts:
-                    after = after.advance(part)
+                after = positions.advance(flight.chunk)
             except HeadraceError:
                 continue
             planned[key] = positions if flight.open_ended else after
@@ -339,14 +331,13 @@ class Backfills:
                     failed[job.id] = reason
                 continue
             read = flight.future.result()
-            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.parts)
+            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.chunk)
             if sum(file.rows for file in late) > LATE_ROWS or sum(file.bytes for file in late) > LATE_BYTES:
                 self._flights.remove(flight)
                 unready.add(key)
-                self._pace(job).policy.landed(read.rows, 2 * LONGEST, 0.0)  # smaller ones miss less
+                self._pace(job).policy.landed(read.chunk.rows, 2 * LONGEST, 0.0)  # smaller ones miss less
                 continue
-            for part in read.parts:
-                jobs[job.id] = jobs[job.id].land(flight.upstream_id, part, part.rows)
+            jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.chunk.rows)
             landings.append(Landing(flight=flight, read=read, late_files=late))
         return landings, failed
 
@@ -366,9 +357,7 @@ class Backfills:
         jobs = jobs_of(state)
         for landing in landings:
             flight, read = landing.flight, landing.read
-            job = jobs[flight.job_id]
-            for part in read.parts:
-                job = job.land(flight.upstream_id, part, part.rows)
+            job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.chunk.rows)
             groups = self._groups(state, flight.upstream_id)
             jobs[job.id] = job.estimate(flight.upstream_id, remaining(job.inputs[flight.upstream_id].positions, groups))
             if read.files:
@@ -388,12 +377,11 @@ class Backfills:
     def late_deltas(self, state: Manifest, landings: Sequence[Landing]) -> list[LateDelta]:
         deltas = []
         for landing in landings:
-            upstream = state.catalog.relations[landing.flight.upstream_id]
             deltas.append(
                 LateDelta(
                     view=state.catalog.relations[landing.job_id],
-                    upstream=upstream,
-                    bounds=tuple(bounds_of(Layout.of(upstream), part) for part in landing.read.parts),
+                    upstream=state.catalog.relations[landing.flight.upstream_id],
+                    chunk=landing.read.chunk,
                     files=landing.late_files,
                 )
             )
@@ -406,7 +394,7 @@ class Backfills:
             self._flights.remove(landing.flight)
             pace = self._paces.get(landing.job_id)
             if pace is not None:
-                rows = landing.read.rows
+                rows = landing.read.chunk.rows
                 pace.failures = 0
                 pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
                 if landing.read.live is not None:
@@ -506,7 +494,7 @@ class Backfills:
 
     def rows_in_flight(self, id: int) -> int:
         """Rows of chunks that are being read or wait for their epoch: what a crash now would have to read again."""
-        return sum(part.rows for flight in list(self._flights) if flight.job_id == id for part in flight.parts)
+        return sum(flight.chunk.rows for flight in list(self._flights) if flight.job_id == id)
 
     def paths_needed(self) -> Iterator[str]:
         """Files that no manifest names and that must stay."""

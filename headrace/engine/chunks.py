@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,8 +17,10 @@ from headrace.engine.plans import plan_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
+from headrace.plan.nodes import Node
 from headrace.state.layout import Layout
 from headrace.state.native import write_sorted
+from headrace.state.predicates import Bounds
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.scan import key_order, scan, sorted_scan
 from headrace.state.storage import Storage
@@ -30,18 +33,48 @@ SMALL_CHUNK_BYTES = 16 << 20
 """Up to so many stored rows a chunk is one Python task, which holds it and costs one job; larger ones cost two."""
 
 
+CHUNK_EPOCH = 0
+"""Of a chunk's rows: older than whatever happens to them later, and the same for all chunks, see ``_read_large``."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadChunk:
-    parts: tuple[Chunk, ...]
+    chunk: Chunk
     """As read: cut, if there was a limit."""
     files: tuple[RunFile, ...]
     seconds: float
     live: int | None = None
     """The upstream's live rows in it, where they were counted: if there was a limit."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """What is read, from where and into what."""
+
+    plan: Node
+    view: Relation
+    upstream: Relation
+    runs: Sequence[Run]
+    chunk: Chunk
+
+    @cached_property
+    def source(self) -> Layout:
+        return Layout.of(self.upstream)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.view)
+
     @property
-    def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+    def bounds(self) -> Bounds:
+        return bounds_of(self.source, self.chunk)
+
+    @property
+    def small(self) -> bool:
+        stored = sum(run.rows for run in self.runs)
+        average = sum(run.bytes for run in self.runs) / stored if stored else 0
+        rows = self.chunk.rows
+        return self.chunk.limit is not None or (rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES)
 
 
 class ChunkReader:
@@ -55,88 +88,62 @@ class ChunkReader:
         view: Relation,
         upstream: Relation,
         runs: Sequence[Run],
-        parts: Sequence[Chunk],
+        chunk: Chunk,
         *,
-        epoch: int,
         turn: AbstractContextManager,
     ) -> ReadChunk:
-        """Writes the view's rows of a chunk, one or more key ranges. ``epoch`` is the runs',
-        ``turn`` what the chunks of a job wait for each other with."""
+        """Writes the view's rows of a chunk. ``turn`` is what the chunks of a job wait for each other with."""
         started = time.perf_counter()
-        parts, live = tuple(parts), None
-        rows = sum(part.rows for part in parts)
+        reading = _Reading(plan=plan_of(view, catalog), view=view, upstream=upstream, runs=runs, chunk=chunk)
+        live, files = None, []
         with spark_errors(f'filling {view.kind} "{view.name}"'):
-            if rows == 0:
-                files: list[RunFile] = []
-            elif any(part.limit is not None for part in parts) or self._is_small(rows, runs):
-                parts, files, live = self._read_small(catalog, view, upstream, runs, parts, epoch)
-            else:
-                files = self._read_large(catalog, view, upstream, runs, parts, epoch, turn)
+            if chunk.rows and reading.small:
+                chunk, files, live = self._read_small(reading)
+            elif chunk.rows:
+                files = self._read_large(reading, turn)
         failpoint("after_chunk")
-        return ReadChunk(parts=parts, files=tuple(files), seconds=time.perf_counter() - started, live=live)
+        return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
 
-    def _is_small(self, rows: int, runs: Sequence[Run]) -> bool:
-        stored = sum(run.rows for run in runs)
-        average = sum(run.bytes for run in runs) / stored if stored else 0
-        return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
-
-    def _read_small(
-        self,
-        catalog: Catalog,
-        view: Relation,
-        upstream: Relation,
-        runs: Sequence[Run],
-        parts: tuple[Chunk, ...],
-        epoch: int,
-    ) -> tuple[tuple[Chunk, ...], list[RunFile], int | None]:
-        source, layout = Layout.of(upstream), Layout.of(view)
-        bounds = [bounds_of(source, part) for part in parts]
-        rows = scan(self._spark, self._storage.uri(""), source, runs, internal=True, bounds=bounds)
+    def _read_small(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int | None]:
+        source, layout, chunk = reading.source, reading.layout, reading.chunk
+        rows = scan(self._spark, self._storage.uri(""), source, reading.runs, internal=True, bounds=[reading.bounds])
         live = None
-        if len(parts) == 1 and (limit := parts[0].limit) is not None:
+        if (limit := chunk.limit) is not None:
             taken = rows.orderBy(*key_order(source)).limit(limit).toArrow().cast(source.stored_schema)
             if taken.num_rows == limit:
-                parts = (parts[0].cut(*split(source.bound(taken, taken.num_rows - 1))),)
+                chunk = chunk.cut(*split(source.bound(taken, taken.num_rows - 1)))
             live = taken.num_rows
             if live == 0:
-                return parts, [], 0
+                return chunk, [], 0
             rows = self._spark.createDataFrame(taken, schema=source.spark_schema)
         wide = WideQuery(columns=source.names)
-        found = branches(plan_of(view, catalog), {upstream.id: ["n0"]}, wide, layout.types)
-        if view.kind == INDEX:
+        found = branches(reading.plan, {reading.upstream.id: ["n0"]}, wide, layout.types)
+        if reading.view.kind == INDEX:
             found = [wide.with_vnode(branch, layout) for branch in found]
         output = Output(layout=layout, branches=tuple(found))
-        body = WriteDelta(files=self._storage.files, epoch=epoch, outputs=(output,), sort=True)
+        body = WriteDelta(files=self._storage.files, epoch=CHUNK_EPOCH, outputs=(output,), sort=True)
         lines = wide.apply(rows.coalesce(1), dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
-        return parts, written_files(lines).get(view.id, []), live
+        return chunk, written_files(lines).get(layout.relation_id, []), live
 
-    def _read_large(
-        self,
-        catalog: Catalog,
-        view: Relation,
-        upstream: Relation,
-        runs: Sequence[Run],
-        parts: tuple[Chunk, ...],
-        epoch: int,
-        turn: AbstractContextManager,
-    ) -> list[RunFile]:
-        source, layout = Layout.of(upstream), Layout.of(view)
-        bounds = [bounds_of(source, part) for part in parts]
-        stored_rows = sum(part.rows for part in parts)
-        rows = sorted_scan(self._sorted, self._storage.uri(""), source, runs, bounds, rows=stored_rows)
-        if rows is None:
+    def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
+        """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM
+        would compile that anew, which takes longer than reading a million rows (docs/design/backfill.md)."""
+        layout, rows = reading.layout, reading.chunk.rows
+        found = sorted_scan(
+            self._sorted, self._storage.uri(""), reading.source, reading.runs, reading.bounds, rows=rows
+        )
+        if found is None:
             return []
         combined: DataFrame | None = None
-        for branch in frames(plan_of(view, catalog), {upstream.id: rows}, layout.types):
-            stored = self._stored(branch, view, layout, epoch)
+        for branch in frames(reading.plan, {reading.upstream.id: found}, layout.types):
+            stored = self._stored(branch, reading.view, layout)
             combined = stored if combined is None else combined.unionAll(stored)
         return [] if combined is None else write_sorted(combined, self._storage, layout, turn)
 
-    def _stored(self, part: DataFrame, view: Relation, layout: Layout, epoch: int) -> DataFrame:
+    def _stored(self, part: DataFrame, view: Relation, layout: Layout) -> DataFrame:
         columns = [quote_spark(name) for name in layout.names]
         vnode = spark_expression(layout.distribution) if view.kind == INDEX else quote_spark(VNODE)
-        rows = part.selectExpr(
-            *columns, f"{vnode} AS {VNODE}", f"CAST({epoch} AS BIGINT) AS {EPOCH}", f"CAST(1 AS TINYINT) AS {WEIGHT}"
-        )
+        epoch = f"CAST({CHUNK_EPOCH} AS BIGINT) AS {EPOCH}"
+        rows = part.selectExpr(*columns, f"{vnode} AS {VNODE}", epoch, f"CAST(1 AS TINYINT) AS {WEIGHT}")
         # An index has an order of its own. Its chunk is sorted as one, so that it is one file and not many.
         return rows.repartition(1).sortWithinPartitions(*key_order(layout)) if view.kind == INDEX else rows

@@ -7,26 +7,32 @@ when the chunk lands (docs/design/backfill.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-from headrace.backfill.filters import covered
+from headrace.backfill.filters import PositionColumns
 from headrace.backfill.job import Job
+from headrace.backfill.positions import Chunk
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.engine.plans import plan_of
+from headrace.engine.replica import LateRows, packed_late
 from headrace.engine.spark import translate_error
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
 from headrace.plan.nodes import Node, Scan
 from headrace.state.files import Files
 from headrace.state.layout import Layout
-from headrace.state.predicates import Bounds, range_predicate
+from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, RunFile
 from headrace.state.scan import key_order, read_files
-from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
+from headrace.state.vnode import VNODES
+from headrace.state.writer import EPOCH_INPUT, REPORT_SCHEMA, Output, WriteDelta, written_files
 from headrace.types import quote_spark
 
 
@@ -46,7 +52,7 @@ class LateDelta:
 
     view: Relation
     upstream: Relation
-    bounds: tuple[Bounds, ...]
+    chunk: Chunk
     files: tuple[RunFile, ...]
 
 
@@ -66,12 +72,71 @@ class Written:
 class _Source:
     """Rows with vnode and weight, and which relations to write from them."""
 
-    frame: DataFrame
     relation: Relation
     views: tuple[Relation, ...]
-    write_relation: bool
-    small: bool
-    late: bool = False
+    rows: pa.Table | None = None
+    """Of a small one, which came through the driver."""
+    late: LateDelta | None = None
+    frame: DataFrame | None = None
+    """Of a large one."""
+    positions: Mapping[tuple[int, int], PositionColumns] = field(default_factory=dict)
+    """By view and upstream: what the delta filter looks at."""
+
+    @property
+    def small(self) -> bool:
+        return self.frame is None
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout.of(self.relation)
+
+    @property
+    def schema(self) -> str:
+        if self.late is not None:
+            return self.layout.spark_schema
+        return ", ".join([self.layout.delta_schema, *(each.ddl for each in self.positions.values())])
+
+    @property
+    def position_names(self) -> list[str]:
+        return [name for each in self.positions.values() for name in each.names]
+
+    @cached_property
+    def packed(self) -> bytes | None:
+        """As the input of a prepared job."""
+        if self.late is not None:
+            return packed_late(self.late.files, self.late.chunk)
+        return None if self.rows is None else packed_rows(self.with_positions)
+
+    @property
+    def with_positions(self) -> pa.Table:
+        rows = self.rows
+        for each in self.positions.values():
+            rows = each.added_to(rows)
+        return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Report:
+    """A query that writes files and says which: what it does, apart from what it reads."""
+
+    source: _Source
+    wide: WideQuery
+    wanted: tuple[str, ...]
+    body: WriteDelta
+    order: tuple[Column, ...] = ()
+
+    @property
+    def key(self) -> tuple:
+        levels = tuple(tuple(level) for level in self.wide.levels)
+        return (self.source.schema, levels, self.wanted, pickle.dumps(self.body))
+
+    def over(self, rows: DataFrame) -> DataFrame:
+        late = self.source.late is not None
+        internal = (VNODE, WEIGHT, EPOCH) if late else (VNODE, WEIGHT)
+        frame = self.wide.apply(rows, self.wanted, internal, carried=self.source.position_names)
+        if self.order:
+            frame = frame.sortWithinPartitions(*self.order)
+        return frame.mapInArrow(self.body, REPORT_SCHEMA).selectExpr("*", f"{str(late).lower()} AS late")
 
 
 class Deriver:
@@ -92,95 +157,103 @@ class Deriver:
         written = Written(files=files, bulk=set(files))
         work = _Work(catalog=catalog, epoch=epoch, jobs=jobs or {})
         sources = [source for delta in deltas if (source := self._source(work, delta)) is not None]
-        sources += [self._late_source(each) for each in late if each.files]
+        sources += [_Source(relation=each.upstream, views=(each.view,), late=each) for each in late if each.files]
         written.bulk.update(view.id for source in sources if not source.small for view in source.views)
         self._run(work, sources, written)
         return written
 
     def _source(self, work: _Work, delta: TableDelta) -> _Source | None:
         views = work.views_above(delta.relation)
-        layout = Layout.of(delta.relation)
+        positions = work.positions([delta.relation, *views])
         if delta.rows is not None:
             if delta.rows.num_rows == 0:
                 return None
-            frame = self._spark.createDataFrame(delta.rows, schema=layout.delta_schema).coalesce(1)
-            return _Source(frame=frame, relation=delta.relation, views=views, write_relation=True, small=True)
+            return _Source(relation=delta.relation, views=views, rows=delta.rows, positions=positions)
         if not views or not delta.files:
             return None
         paths = [f"{self._files.root}/{file.path}" for file in delta.files]
-        frame = read_files(self._spark, paths, layout.spark_schema)
-        return _Source(frame=frame, relation=delta.relation, views=views, write_relation=False, small=False)
-
-    def _late_source(self, late: LateDelta) -> _Source:
-        layout = Layout.of(late.upstream)
-        paths = [f"{self._files.root}/{file.path}" for file in late.files]
-        within = " OR ".join(f"({range_predicate(layout, each)})" for each in late.bounds)
-        frame = read_files(self._spark, paths, layout.spark_schema).where(within)
-        return _Source(
-            frame=frame.coalesce(1),
-            relation=late.upstream,
-            views=(late.view,),
-            write_relation=False,
-            small=True,
-            late=True,
-        )
+        frame = read_files(self._spark, paths, Layout.of(delta.relation).spark_schema)
+        for each in positions.values():
+            by_vnode = each.by_vnode.append_column(VNODE, pa.array(range(VNODES), pa.int16()))
+            table = self._spark.createDataFrame(by_vnode, schema=f"{each.ddl}, {VNODE} SMALLINT")
+            frame = frame.join(table.hint("broadcast"), VNODE)
+        return _Source(relation=delta.relation, views=views, frame=frame, positions=positions)
 
     def _run(self, work: _Work, sources: Sequence[_Source], written: Written) -> None:
-        reports = [
-            (source, report) for source in sources for report in self._reports(work, source) if report is not None
-        ]
+        reports = [report for source in sources for report in self._reports(work, source)]
         if not reports:
             return
-        combined = None
-        for source, report in reports:
-            report = report.selectExpr("*", f"{str(source.late).lower()} AS late")
-            combined = report if combined is None else combined.unionAll(report)
         try:
-            lines = combined.collect()
+            lines = self._collected(work, reports)
         except Exception as error:
             raise self._blamed(work, sources, error) from error
         for of_late, into in ((True, written.late), (False, written.files)):
-            for relation_id, files in written_files(line for line in lines if line.late == of_late).items():
+            for relation_id, files in written_files(line for line in lines if line["late"] == of_late).items():
                 target, key = (into, relation_id) if relation_id > 0 else (written.replicas, -relation_id)
                 target.setdefault(key, []).extend(files)
 
-    def _reports(self, work: _Work, source: _Source) -> list[DataFrame]:
+    def _collected(self, work: _Work, reports: Sequence[_Report]) -> list[Row]:
+        """Runs all of them as one job: a prepared one, if all that is different this time is the rows."""
+        prepared = PreparedJobs.of(self._spark)
+        inputs = {str(at): report.source.packed for at, report in enumerate(reports)}
+        if None not in inputs.values() and sum(map(len, inputs.values())) <= INPUT_BYTES:
+            frame = prepared.frame(
+                ("epoch", *(report.key for report in reports)),
+                lambda: _union(report.over(self._leaf(at, report.source)) for at, report in enumerate(reports)),
+            )
+        else:
+            inputs = {str(at): report.source.packed for at, report in enumerate(reports) if report.source.late}
+            frame = _union(report.over(self._frame(at, report.source)) for at, report in enumerate(reports))
+        with prepared.given(inputs | {EPOCH_INPUT: str(work.epoch).encode()}):
+            return frame.collect()
+
+    def _leaf(self, number: int, source: _Source) -> DataFrame:
+        body = RowsOfInput() if source.late is None else LateRows(files=self._files, layout=source.layout)
+        return PreparedJobs.of(self._spark).leaf(number, body, source.schema)
+
+    def _frame(self, number: int, source: _Source) -> DataFrame:
+        if source.frame is not None:
+            return source.frame
+        if source.late is not None:
+            return self._leaf(number, source)
+        return self._spark.createDataFrame(source.with_positions, schema=source.schema).coalesce(1)
+
+    def _reports(self, work: _Work, source: _Source) -> list[_Report]:
         wide, held = self._evaluated(work, source)
-        relations = [source.relation, *source.views] if source.write_relation else source.views
+        relations = source.views if source.rows is None else [source.relation, *source.views]
         outputs = [
             Output(layout=Layout.of(relation), branches=tuple(held[relation.id]))
             for relation in relations
             if held[relation.id]
         ]
-        if source.small and not source.late:
+        if source.rows is not None:
             outputs += self._replicas(work, source, wide, held)
-        if not outputs:
-            return []
         # What has an order of its own cannot be streamed in the input's: Spark sorts it, a partition at a time.
         apart = [output for output in outputs if not source.small and output.layout.relation_id in work.rehashed]
         together = [output for output in outputs if output not in apart]
-        reports = [self._report(work, source, wide, together)] if together else []
+        reports = [self._report(source, wide, together)] if together else []
         for output in apart:
             for branch in output.branches:
                 alone = Output(layout=output.layout, branches=(branch,))
-                reports.append(self._report(work, source, wide, [alone], key_order(output.layout, branch)))
+                order = tuple(key_order(output.layout, branch))
+                reports.append(self._report(source, wide, [alone], order))
         return reports
 
     def _report(
-        self, work: _Work, source: _Source, wide: WideQuery, outputs: Sequence[Output], order: Sequence[Column] = ()
-    ) -> DataFrame:
-        wanted = dict.fromkeys(branch for output in outputs for branch in output.branches)
+        self,
+        source: _Source,
+        wide: WideQuery,
+        outputs: Sequence[Output],
+        order: tuple[Column, ...] = (),
+    ) -> _Report:
         body = WriteDelta(
             files=self._files,
-            epoch=work.epoch - 1 if source.late else work.epoch,
             outputs=tuple(outputs),
             sort=source.small,
-            net=source.late,
+            net=source.late is not None,
         )
-        frame = wide.apply(source.frame, wanted, (VNODE, WEIGHT, EPOCH) if source.late else (VNODE, WEIGHT))
-        if order:
-            frame = frame.sortWithinPartitions(*order)
-        return frame.mapInArrow(body, REPORT_SCHEMA)
+        wanted = dict.fromkeys(branch for output in outputs for branch in output.branches)
+        return _Report(source=source, wide=wide, wanted=tuple(wanted), body=body, order=order)
 
     def _evaluated(self, work: _Work, source: _Source) -> tuple[WideQuery, dict[int, list[str]]]:
         """The wide query of all views over a source, and the struct columns of each relation in it."""
@@ -188,25 +261,12 @@ class Deriver:
         held: dict[int, list[str]] = {source.relation.id: ["n0"]}
         for view in source.views:
             inputs = held
-            if (job := work.jobs.get(view.id)) is not None and not source.late:
-                inputs = {id: self._covered(work, wide, job, id, held.get(id, [])) for id in job.inputs}
+            if (job := work.jobs.get(view.id)) is not None and source.late is None:
+                inputs = {id: _covered(wide, source.positions.get((job.id, id)), held.get(id, [])) for id in job.inputs}
             held[view.id] = branches(plan_of(view, work.catalog), inputs, wide, Layout.of(view).types)
             if view.id in work.rehashed:
                 held[view.id] = [wide.with_vnode(branch, Layout.of(view)) for branch in held[view.id]]
         return wide, held
-
-    def _covered(self, work: _Work, wide: WideQuery, job: Job, upstream_id: int, found: list[str]) -> list[str]:
-        positions = job.inputs[upstream_id].positions
-        if positions.done:
-            return found
-        layout = Layout.of(work.catalog.relations[upstream_id])
-        return [
-            wide.add(
-                branch,
-                f"CASE WHEN {branch} IS NOT NULL AND {covered(layout, positions, branch)} THEN {branch} END",
-            )
-            for branch in found
-        ]
 
     def _replicas(self, work: _Work, source: _Source, wide: WideQuery, held: dict[int, list[str]]) -> list[Output]:
         """Copies of the deltas that views being filled will still need: see :mod:`headrace.engine.replica`."""
@@ -216,6 +276,7 @@ class Deriver:
                 continue
             upstream = work.catalog.relations[upstream_id]
             layout = Layout.of(upstream)
+            deciding = [source.positions[at] for at in work.replicating(upstream_id)]
             needed = work.columns_needed(upstream_id)
             fields = ", ".join(
                 f"{{0}}.{quote_spark(name)} AS {quote_spark(name)}"
@@ -225,11 +286,11 @@ class Deriver:
             )
             copies = []
             for branch in held[upstream_id]:
-                unread = work.unread(layout, upstream_id, branch)
+                unread = " OR ".join(sorted(f"NOT {each.covered(branch)}" for each in deciding))
                 copies.append(
                     wide.add(
                         branch,
-                        f"CASE WHEN {branch} IS NOT NULL AND {unread} THEN struct({fields.format(branch)}) END",
+                        f"CASE WHEN {branch} IS NOT NULL AND ({unread}) THEN struct({fields.format(branch)}) END",
                     )
                 )
             outputs.append(Output(layout=layout.replica(), branches=tuple(copies)))
@@ -244,7 +305,7 @@ class Deriver:
             wide, held = self._evaluated(work, source)
             for view in source.views:
                 try:
-                    wide.apply(source.frame, held[view.id]).write.format("noop").mode("overwrite").save()
+                    self._evaluate(source, wide, held[view.id])
                 except Exception as again:
                     found = translate_error(again, "writing an epoch")
                     if not isinstance(found, DataError):
@@ -257,6 +318,12 @@ class Deriver:
                     blamed.view_id = view.id
                     return blamed
         return reason
+
+    def _evaluate(self, source: _Source, wide: WideQuery, wanted: list[str]) -> None:
+        """For nothing but its errors."""
+        with PreparedJobs.of(self._spark).given({} if source.late is None else {"0": source.packed}):
+            rows = wide.apply(self._frame(0, source), wanted, carried=source.position_names)
+            rows.write.format("noop").mode("overwrite").save()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,14 +366,37 @@ class _Work:
                 needed |= columns_read(plan_of(view, self.catalog), upstream_id)
         return needed
 
-    def unread(self, layout: Layout, upstream_id: int, branch: str) -> str:
-        """Whether a row lies beyond the position of some arrangement."""
-        tests = {
-            f"NOT {covered(layout, job.inputs[upstream_id].positions, branch)}"
+    def replicating(self, upstream_id: int) -> list[tuple[int, int]]:
+        """The arrangements that still read an upstream, each as view and upstream."""
+        return [
+            (job.id, upstream_id)
             for job in self._arrangements
-            if upstream_id in job.inputs
+            if upstream_id in job.inputs and not job.inputs[upstream_id].done
+        ]
+
+    def positions(self, relations: Sequence[Relation]) -> dict[tuple[int, int], PositionColumns]:
+        """Of all inputs among these relations that are not done."""
+        return {
+            (job.id, relation.id): PositionColumns(
+                name=f"_hr_at_{job.id}_{relation.id}",
+                layout=Layout.of(relation),
+                positions=job.inputs[relation.id].positions,
+            )
+            for job in self.jobs.values()
+            if job.error is None
+            for relation in relations
+            if relation.id in job.inputs and not job.inputs[relation.id].done
         }
-        return f"({' OR '.join(sorted(tests))})"
+
+
+def _covered(wide: WideQuery, positions: PositionColumns | None, found: list[str]) -> list[str]:
+    """What of an upstream's branches a view that is being filled has got as far as."""
+    if positions is None:
+        return found
+    return [
+        wide.add(branch, f"CASE WHEN {branch} IS NOT NULL AND {positions.covered(branch)} THEN {branch} END")
+        for branch in found
+    ]
 
 
 def columns_read(plan: Node, upstream_id: int) -> set[str]:
@@ -317,3 +407,7 @@ def columns_read(plan: Node, upstream_id: int) -> set[str]:
         if isinstance(node, Scan) and node.relation_id == upstream_id
         for name in node.columns
     }
+
+
+def _union(frames: Iterable[DataFrame]) -> DataFrame:
+    return functools.reduce(DataFrame.unionAll, frames)

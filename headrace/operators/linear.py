@@ -61,10 +61,18 @@ class WideQuery:
         vnode = spark_expression(layout.distribution, within=branch)
         return self.add(branch, f"CASE WHEN {branch} IS NOT NULL THEN struct({fields}, {vnode} AS {VNODE}) END")
 
-    def apply(self, delta: DataFrame, wanted: Iterable[str], internal: Sequence[str] = (VNODE, WEIGHT)) -> DataFrame:
-        """The wide rows: vnode, weight (and epoch, if asked for) and the wanted struct columns."""
+    def apply(
+        self,
+        delta: DataFrame,
+        wanted: Iterable[str],
+        internal: Sequence[str] = (VNODE, WEIGHT),
+        *,
+        carried: Sequence[str] = (),
+    ) -> DataFrame:
+        """The wide rows: vnode, weight (and epoch, if asked for) and the wanted struct columns. ``carried`` are other
+        columns of the delta that expressions use."""
         fields = ", ".join(quote_spark(column) for column in self.columns)
-        frame = delta.selectExpr(*internal, f"struct({fields}) AS n0")
+        frame = delta.selectExpr(*internal, *carried, f"struct({fields}) AS n0")
         for level in self.levels:
             frame = frame.selectExpr("*", *(f"{expression} AS {name}" for name, expression in level))
         return frame.selectExpr(*internal, *wanted)

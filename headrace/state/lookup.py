@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
+from headrace.state.prepared import packed_rows, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
 
 if TYPE_CHECKING:
@@ -165,8 +166,7 @@ def lookup(
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     packed = [_pack(task, key_table) for task in tasks]
-    frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())}))
-    found = frame.mapInArrow(ReadProbes(files=files, layout=layout), layout.spark_schema).toArrow()
+    found = run_tasks(spark, ReadProbes(files=files, layout=layout), packed, layout.spark_schema)
     return newest_live(layout, found.cast(layout.stored_schema))
 
 
@@ -230,11 +230,8 @@ def _rows(some: list[Probe]) -> int:
 
 
 def _pack(task: list[Probe], key_table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, key_table.schema) as stream:
-        stream.write_table(key_table)
     todo: list[Any] = [(probe.path, probe.groups, probe.first_key, probe.last_key) for probe in task]
-    return pickle.dumps((todo, sink.getvalue().to_pybytes()))
+    return pickle.dumps((todo, packed_rows(key_table)))
 
 
 def newest_live(layout: Layout, rows: pa.Table) -> pa.Table:

@@ -37,6 +37,9 @@ SPLIT_BYTES = 16 << 20
 ONE_SPLIT_PER_TASK = {
     "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
     "spark.sql.files.openCostInBytes": str(SPLIT_BYTES),
+    # A list of values is then no part of generated code, see headrace/state/scan.py.
+    "spark.sql.optimizer.inSetConversionThreshold": "1",
+    "spark.sql.optimizer.inSetSwitchThreshold": "0",
 }
 """Settings of a session in which Spark does not pack several pieces of files into one task."""
 

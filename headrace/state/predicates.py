@@ -43,20 +43,20 @@ class Bounds:
         return file.low <= codec.encode_with_vnode(vnode, key)
 
 
-def range_predicate(layout: Layout, bounds: Bounds, within: str = "") -> str:
-    """``bounds`` in Spark SQL, over the stored columns; ``within`` is the struct that holds them, if one does."""
+def range_predicate(layout: Layout, bounds: Bounds) -> str:
+    """``bounds`` in Spark SQL, over the stored columns."""
     column = quote_spark(VNODE)
     parts = []
     if bounds.after is not None:
         vnode, key = bounds.after
         parts.append(f"{column} >= {vnode}")
         if key is not None:
-            parts.append(f"({column} > {vnode} OR {beyond_key(layout, key, within)})")
+            parts.append(f"({column} > {vnode} OR {beyond_key(layout, key)})")
     if bounds.upto is not None:
         vnode, key = bounds.upto
         parts.append(f"{column} <= {vnode}")
         if key is not None:
-            parts.append(f"({column} < {vnode} OR NOT {beyond_key(layout, key, within)})")
+            parts.append(f"({column} < {vnode} OR NOT {beyond_key(layout, key)})")
     # Written as a conjunction, so that Parquet's statistics can prune on the vnode.
     return " AND ".join(parts) or "TRUE"
 
@@ -65,21 +65,33 @@ def beyond_key(layout: Layout, key: Sequence[Any], within: str = "") -> str:
     """Whether a row's pk comes after a key, in the pk's own order."""
     inner = "FALSE"
     for key_column, value in reversed(list(zip(layout.pk, key, strict=True))):
-        inner = _beyond_column(layout, key_column, value, inner, within)
+        column = f"{within}.{quote_spark(key_column.name)}" if within else quote_spark(key_column.name)
+        if value is None:
+            # Nothing sorts after NULL when NULLs come last; everything that is not NULL does when they come first.
+            beyond = f"{column} IS NOT NULL" if key_column.nulls_first else "FALSE"
+            inner = f"({beyond} OR ({column} IS NULL AND ({inner})))"
+        else:
+            literal = spark_literal(value, layout.types[key_column.name].spark)
+            inner = _beyond_value(key_column, column, literal, inner)
     return f"({inner})"
 
 
-def _beyond_column(layout: Layout, key: KeyColumn, value: Any, inner: str, within: str) -> str:
-    column = f"{within}.{quote_spark(key.name)}" if within else quote_spark(key.name)
-    if value is None:
-        # Nothing sorts after NULL when NULLs come last; everything that is not NULL does when they come first.
-        beyond = f"{column} IS NOT NULL" if key.nulls_first else "FALSE"
-        return f"({beyond} OR ({column} IS NULL AND ({inner})))"
-    literal = spark_literal(value, layout.types[key.name].spark)
-    comparison = f"({column} IS NOT NULL AND {column} {'<' if key.descending else '>'} {literal})"
+def beyond_columns(layout: Layout, key: Sequence[str], within: str = "") -> str:
+    """As :func:`beyond_key`, where the key is in columns of the row itself: the text is the same for all keys."""
+    inner = "FALSE"
+    for key_column, other in reversed(list(zip(layout.pk, key, strict=True))):
+        column = f"{within}.{quote_spark(key_column.name)}" if within else quote_spark(key_column.name)
+        beyond = f"{column} IS NOT NULL" if key_column.nulls_first else "FALSE"
+        null = f"({beyond} OR ({column} IS NULL AND ({inner})))"
+        inner = f"IF({other} IS NULL, {null}, {_beyond_value(key_column, column, other, inner)})"
+    return f"({inner})"
+
+
+def _beyond_value(key: KeyColumn, column: str, value: str, inner: str) -> str:
+    comparison = f"({column} IS NOT NULL AND {column} {'<' if key.descending else '>'} {value})"
     if not key.nulls_first:
         comparison = f"({column} IS NULL OR {comparison})"
-    return f"({comparison} OR ({column} IS NOT NULL AND {column} = {literal} AND ({inner})))"
+    return f"({comparison} OR ({column} IS NOT NULL AND {column} = {value} AND ({inner})))"
 
 
 def spark_literal(value: Any, spark_type: str) -> str:

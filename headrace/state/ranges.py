@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
+from headrace.state.prepared import run_tasks
 from headrace.state.resolve import NEW, OLD, TAG, resolve
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.sorting import sort_order, sort_stored
@@ -182,8 +183,7 @@ def merge_ranges(
             if (numbers := groups_of_vnodes(file, first, last, indexes))
         ]
         packed.append(pickle.dumps((first, last, groups, [file.path for file in staged])))
-    frame = spark.createDataFrame(pa.table({"range": pa.array(packed, pa.binary())}))
-    lines = frame.mapInArrow(body, REPORT_SCHEMA).collect()
+    lines = run_tasks(spark, body, packed, REPORT_SCHEMA).to_pylist()
     return sorted(written_files(lines).get(body.layout.relation_id, []), key=lambda file: file.low)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.state.layout import Layout
-from headrace.state.predicates import Bounds, range_predicate
+from headrace.state.predicates import Bounds, beyond_columns, range_predicate
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.types import quote_spark
 
@@ -21,6 +21,9 @@ BROADCAST_KILLERS = 1_000_000
 """Up to this many retractions are sent to every executor; beyond, the join is shuffled."""
 
 LARGE_FILE_ROWS = 1 << 16
+
+FEW_VNODES = 4
+"""A range that reaches over fewer vnodes than this beyond its first is worth a query of its own."""
 
 
 def scan(
@@ -36,21 +39,25 @@ def scan(
     """The live rows, of all or of some key ranges. ``internal`` keeps the vnode, epoch and weight columns;
     ``predicate`` must hold of key columns only, because it prunes retractions too."""
     columns = _columns(layout, internal)
-    reader = _Reader(spark, root, layout, runs, bounds, predicate)
+    within = " OR ".join(f"({range_predicate(layout, each)})" for each in bounds)
+    conditions = [f"({each})" for each in (predicate, within) if each]
+    narrow = _where(" AND ".join(conditions))
+    reader = _Reader(spark, root, layout, runs, bounds, narrow, narrow)
     frame = reader.live(lambda file: True)
     return (_empty(spark, layout) if frame is None else frame).selectExpr(*columns)
 
 
 def sorted_scan(
-    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], bounds: Sequence[Bounds], *, rows: int
+    spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], bounds: Bounds, *, rows: int
 ) -> DataFrame | None:
-    """The live rows of ranges of about ``rows`` stored rows, in partitions that are each sorted; None if no file has
-    any.
+    """The live rows of a range of about ``rows`` stored rows, in partitions that are each sorted; None if no file has
+    any. The range has both ends.
 
     A large file is a partition or several of its own, in a session that reads one split per task. The small ones,
     which live writes leave, would become as many small files again: they are sorted together.
     """
-    reader = _Reader(spark, root, layout, runs, bounds, None, killers=rows)
+    narrow, roughly = _range_as_data(spark, layout, bounds)
+    reader = _Reader(spark, root, layout, runs, [bounds], narrow, roughly, killers=rows)
     large = reader.live(lambda file: file.rows >= LARGE_FILE_ROWS)
     small = reader.live(lambda file: file.rows < LARGE_FILE_ROWS)
     if large is not None and not reader.broadcasts:
@@ -59,6 +66,44 @@ def sorted_scan(
         small = small.coalesce(1).sortWithinPartitions(*key_order(layout))
     parts = [part.selectExpr(*_columns(layout, True)) for part in (large, small) if part is not None]
     return None if not parts else parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+
+Narrow = Callable[[DataFrame], DataFrame]
+
+
+def _where(condition: str) -> Narrow:
+    return lambda frame: frame.where(condition) if condition else frame
+
+
+def _range_as_data(spark: SparkSession, layout: Layout, bounds: Bounds) -> tuple[Narrow, Narrow]:
+    """How to take the rows of a range, exactly and roughly, by queries whose text does not name it.
+
+    Values in a query's text become constants in the code that Spark generates, so another range would be other code,
+    to be compiled once more. A list of vnodes is no part of the code and still skips row groups; the two ends come as a
+    row to join with. Where a vnode is so large that it has to be read in several chunks, its row groups are skipped by
+    the key as well, and the range has to be in the text.
+    """
+    (first, after), (last, upto) = bounds.after, bounds.upto
+    if last - first < FEW_VNODES:
+        narrow = _where(range_predicate(layout, bounds))
+        return narrow, narrow
+    vnode = quote_spark(VNODE)
+    roughly = _where(f"{vnode} IN ({', '.join(map(str, range(first, last + 1)))})")
+    if after is None and upto is None:
+        return roughly, roughly
+    fields, values, tests = [], [], []
+    for name, edge, key in (("after", first, after), ("upto", last, upto)):
+        ends = [f"_hr_{name}{index}" for index, _ in enumerate(layout.pk)]
+        fields += [f"_hr_{name} SMALLINT"]
+        fields += [f"{end} {layout.types[pk.name].spark}" for end, pk in zip(ends, layout.pk, strict=True)]
+        values += [edge if key is not None else None, *(key if key is not None else [None] * len(ends))]
+        beyond = beyond_columns(layout, ends)
+        # The vnode of an end that is the vnode's own is not given, and compares as NULL.
+        inside = beyond if name == "after" else f"NOT {beyond}"
+        tests.append(f"(_hr_{name} IS NULL OR {vnode} {'>' if name == 'after' else '<'} _hr_{name} OR {inside})")
+    ends = spark.createDataFrame([tuple(values)], ", ".join(fields)).hint("broadcast")
+    columns = _columns(layout, True)
+    return lambda frame: roughly(frame).join(ends, F.expr(" AND ".join(tests))).selectExpr(*columns), roughly
 
 
 def key_order(layout: Layout, within: str = "") -> list[Column]:
@@ -79,6 +124,8 @@ def _columns(layout: Layout, internal: bool) -> list[str]:
 
 
 class _Reader:
+    """``narrow`` takes the wanted rows of a frame; ``roughly`` may take more, and is for retractions."""
+
     def __init__(
         self,
         spark: SparkSession,
@@ -86,15 +133,13 @@ class _Reader:
         layout: Layout,
         runs: Iterable[Run],
         bounds: Sequence[Bounds],
-        predicate: str | None,
+        narrow: Narrow,
+        roughly: Narrow,
         killers: int | None = None,
     ):
         self._spark, self._root, self._layout, self._bounds = spark, root, layout, bounds
         self._runs = [run for run in runs if run.rows]
-        if bounds:
-            within = " OR ".join(f"({range_predicate(layout, each)})" for each in bounds)
-            predicate = within if predicate is None else f"({predicate}) AND ({within})"
-        self._predicate = predicate
+        self._narrow, self._roughly = narrow, roughly
         self._killing = [run for run in self._runs if run.retractions]
         self._newest_killer = max((run.last_epoch for run in self._killing), default=0)
         count = sum(file.retractions for run in self._killing for file in run.files if self._covered(file))
@@ -104,15 +149,16 @@ class _Reader:
         """The live rows of the wanted files, or None if there are no such files."""
         put = f"{quote_spark(WEIGHT)} > 0"
         if not self._killing:
-            return self._read(self._runs, wanted)
+            return self._read(self._runs, wanted, self._narrow)
         beneath = [run for run in self._runs if run.first_epoch < self._newest_killer]
         above = [run for run in self._runs if run.first_epoch >= self._newest_killer]
         parts = []
-        if (rows := self._read(beneath, wanted, put)) is not None:
-            killers = self._read(self._killing, lambda file: file.retractions > 0, f"{quote_spark(WEIGHT)} < 0")
+        if (rows := self._read(beneath, wanted, self._narrow, put)) is not None:
+            retraction = f"{quote_spark(WEIGHT)} < 0"
+            killers = self._read(self._killing, lambda file: file.retractions > 0, self._roughly, retraction)
             parts.append(rows if killers is None else self._without_killed(rows, killers))
         needs_put = any(run.retractions for run in above)
-        if (rows := self._read(above, wanted, put if needs_put else None)) is not None:
+        if (rows := self._read(above, wanted, self._narrow, put if needs_put else "")) is not None:
             parts.append(rows)
         return None if not parts else parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
 
@@ -120,18 +166,14 @@ class _Reader:
         return not self._bounds or any(each.covers(self._layout, file) for each in self._bounds)
 
     def _read(
-        self, runs: Sequence[Run], wanted: Callable[[RunFile], bool], where: str | None = None
+        self, runs: Sequence[Run], wanted: Callable[[RunFile], bool], narrow: Narrow, where: str = ""
     ) -> DataFrame | None:
         paths = [
             f"{self._root}/{file.path}" for run in runs for file in run.files if self._covered(file) and wanted(file)
         ]
         if not paths:
             return None
-        frame = read_files(self._spark, paths, self._layout.spark_schema)
-        for condition in (self._predicate, where):
-            if condition is not None:
-                frame = frame.where(condition)
-        return frame
+        return narrow(_where(where)(read_files(self._spark, paths, self._layout.spark_schema)))
 
     def _without_killed(self, rows: DataFrame, killers: DataFrame) -> DataFrame:
         keys = [quote_spark(VNODE), *(quote_spark(name) for name in self._layout.key_names)]

@@ -11,10 +11,12 @@ sidecar ``<file>.index`` with every group's bounds.
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,7 @@ import pyarrow.parquet as pq
 from headrace.state.files import Files
 from headrace.state.layout import Layout
 from headrace.state.merge import MergeStream, consolidate
+from headrace.state.prepared import job_input, spare_what_stays
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.sorting import in_order
 
@@ -32,6 +35,8 @@ GROUP_ROWS = 4096
 
 FILE_ROWS = 2_000_000
 """A file is closed after this many rows, which bounds its index and what one compaction task rewrites."""
+
+EPOCH_INPUT = "epoch"
 
 REPORT_SCHEMA = (
     "relation_id BIGINT, path STRING, rows BIGINT, bytes BIGINT, "
@@ -206,12 +211,18 @@ class WriteDelta:
     """
 
     files: Files
-    epoch: int
     outputs: tuple[Output, ...]
     sort: bool
+    epoch: int | None = None
+    """None: the epoch is an input of the job (see :mod:`headrace.state.prepared`), for ``net`` the one before it."""
     net: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_what_stays()
+        if self.epoch is None:
+            epoch = int(job_input(EPOCH_INPUT)) - int(self.net)
+            yield from dataclasses.replace(self, epoch=epoch)(batches)
+            return
         # A writer per branch: two branches of a union are each sorted, but not with each other.
         branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
         if self.sort:
@@ -314,19 +325,19 @@ def report(written: dict[int, list[RunFile]]) -> Iterable[pa.RecordBatch]:
     )
 
 
-def written_files(report_rows: Iterable) -> dict[int, list[RunFile]]:
+def written_files(report_rows: Iterable[Mapping[str, Any]]) -> dict[int, list[RunFile]]:
     """What the tasks reported, by relation, as the driver collected it."""
     files: dict[int, list[RunFile]] = {}
     for line in report_rows:
-        files.setdefault(line.relation_id, []).append(
+        files.setdefault(line["relation_id"], []).append(
             RunFile(
-                path=line.path,
-                rows=line.rows,
-                bytes=line.bytes,
-                low=bytes(line.low),
-                high=bytes(line.high),
-                groups=line.groups,
-                retractions=line.retractions,
+                path=line["path"],
+                rows=line["rows"],
+                bytes=line["bytes"],
+                low=bytes(line["low"]),
+                high=bytes(line["high"]),
+                groups=line["groups"],
+                retractions=line["retractions"],
             )
         )
     return files

@@ -159,12 +159,12 @@ def run_backfill(warehouse: str) -> None:
 
     def read(reader, *arguments, **options):
         found = read_chunk(reader, *arguments, **options)
-        say(f"read {found.rows}")
+        say(f"read {found.chunk.rows}")
         return found
 
     def landed(backfills, landings, **options):
         chunks_landed(backfills, landings, **options)
-        say(f"landed {sum(landing.read.rows for landing in landings)}")
+        say(f"landed {sum(landing.read.chunk.rows for landing in landings)}")
 
     ChunkReader.read, Backfills.landed = read, landed
     db = headrace.connect(warehouse, spark=borrowed_spark(), parameters={"compaction": "false"})

@@ -36,6 +36,7 @@ LAYERS = (
 
 # The only modules that import pyspark. Everything else runs, and is tested, without a JVM.
 SPARK = (
+    "headrace.state.prepared",
     "headrace.state.writer",
     "headrace.state.hadoop_files",
     "headrace.state.native",
