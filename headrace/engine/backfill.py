@@ -24,11 +24,11 @@ from pyspark.sql import SparkSession
 
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.job import Job, Strategy, replica_needed_after
-from headrace.backfill.pacing import LONGEST, Policy, RateLimit, Reach, parse_policy
+from headrace.backfill.pacing import UNLIMITED, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
-from headrace.engine.replica import DeltaLog
+from headrace.engine.replica import DeltaLog, LatePiece, late_piece
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
 from headrace.state.lookup import IndexCache
@@ -46,6 +46,8 @@ LATE_BYTES = 64 << 20
 """A chunk that has missed more changes than this is read again: one task holds all that it takes along."""
 
 ATTEMPTS = 3
+RETRY_SECONDS = 0.2
+"""After the first failed attempt to start a chunk; each further one waits twice as long."""
 
 AT_ONCE = 2
 """Chunks of a job in flight: while one is being planned, indexed or landed, the executors work on the other."""
@@ -112,7 +114,7 @@ class Flight:
 class Landing:
     flight: Flight
     read: ReadChunk
-    late_files: tuple[RunFile, ...]
+    late: tuple[LatePiece, ...]
 
     @property
     def job_id(self) -> int:
@@ -129,6 +131,10 @@ class _Pace:
     last_turn: Turn | None = None
     reach: Reach = field(default_factory=Reach)
     failures: int = 0
+    retry_at: float = 0.0
+    """In seconds of time.monotonic()."""
+    cap: int = UNLIMITED
+    """Rows of a chunk: halved when one has missed too much, doubled when one has landed."""
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows landed, for rows/s."""
 
@@ -154,6 +160,8 @@ class Backfills:
         self._waiting: dict[int, list[Future]] = {}
         self._reasons: dict[int, HeadraceError] = {}
         """Why jobs failed, for those who wait; the manifest has the text."""
+        self._unlaunched: dict[int, HeadraceError] = {}
+        """Jobs of which no chunk could be started, which the next epoch gives up."""
         self._lock = threading.Lock()
         self._stopping = False
         self.on_ready: Callable[[], None] = lambda: None
@@ -172,8 +180,23 @@ class Backfills:
         if self._paused():
             return
         for job in jobs.values():
-            if job.error is None and not job.paused:
+            if job.error is not None or job.paused or job.id in self._unlaunched:
+                continue
+            if (retry_at := self._pace(job).retry_at) > time.monotonic():
+                self.next_launch = min(self.next_launch, retry_at)
+                continue
+            try:
                 self._launch_job(job, working, committed)
+            except Exception as error:  # an index that cannot be read, say; or a fault of ours, which kills no loop
+                self._not_launched(job, error)
+
+    def _not_launched(self, job: Job, error: Exception) -> None:
+        if (reason := self._failure(job, error)) is not None:
+            self._unlaunched[job.id] = reason
+            return
+        pace = self._pace(job)
+        pace.retry_at = time.monotonic() + RETRY_SECONDS * 2 ** (pace.failures - 1)
+        self.next_launch = min(self.next_launch, pace.retry_at)
 
     def _launch_job(self, job: Job, working: Manifest, committed: Manifest) -> None:
         snapshot = job.snapshot(committed_epoch=committed.epoch, last_epoch=working.epoch)
@@ -186,7 +209,7 @@ class Backfills:
             sources: list | None = None
             while self._in_flight(job.id) < at_once:
                 now = time.monotonic()
-                budget = min(pace.policy.budget(), pace.limit.allowance(now))
+                budget = min(pace.policy.budget(), pace.limit.allowance(now), pace.cap)
                 if budget <= 0:
                     self.next_launch = min(self.next_launch, pace.limit.ready_at(now))
                     return
@@ -302,7 +325,7 @@ class Backfills:
 
     @property
     def any_ready(self) -> bool:
-        return any(flight.future.done() for flight in self._first_flights())
+        return bool(self._unlaunched) or any(flight.future.done() for flight in self._first_flights())
 
     def _first_flights(self) -> list[Flight]:
         """Of each input the chunk that lands next: they land in the order they were started in."""
@@ -316,7 +339,7 @@ class Backfills:
         jobs = jobs_of(working)
         self._drop_stale(jobs)
         landings: list[Landing] = []
-        failed: dict[int, HeadraceError] = {}
+        failed, self._unlaunched = self._unlaunched, {}
         unready: set[tuple[int, int]] = set()
         for flight in list(self._flights):
             key = (flight.job_id, flight.upstream_id)
@@ -324,22 +347,28 @@ class Backfills:
                 unready.add(key)
                 continue
             job = jobs[flight.job_id]
-            if (error := flight.future.exception()) is not None:
+            try:
+                read = flight.future.result()
+                late = self._late_pieces(flight, read.chunk)
+            except Exception as error:
                 self._flights.remove(flight)
                 unready.add(key)
                 if (reason := self._failure(job, error)) is not None:
                     failed[job.id] = reason
                 continue
-            read = flight.future.result()
-            late = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, read.chunk)
-            if sum(file.rows for file in late) > LATE_ROWS or sum(file.bytes for file in late) > LATE_BYTES:
+            if sum(piece.rows for piece in late) > LATE_ROWS or sum(piece.bytes for piece in late) > LATE_BYTES:
                 self._flights.remove(flight)
                 unready.add(key)
-                self._pace(job).policy.landed(read.chunk.rows, 2 * LONGEST, 0.0)  # smaller ones miss less
+                self._pace(job).cap = max(1, read.chunk.rows // 2)  # a smaller one misses less
                 continue
             jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.chunk.rows)
-            landings.append(Landing(flight=flight, read=read, late_files=late))
+            landings.append(Landing(flight=flight, read=read, late=late))
         return landings, failed
+
+    def _late_pieces(self, flight: Flight, chunk: Chunk) -> tuple[LatePiece, ...]:
+        files = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, chunk)
+        pieces = (late_piece(file, self._indexes.get(file).groups, chunk) for file in files)
+        return tuple(piece for piece in pieces if piece.groups)
 
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         pace = self._pace(job)
@@ -382,7 +411,7 @@ class Backfills:
                     view=state.catalog.relations[landing.job_id],
                     upstream=state.catalog.relations[landing.flight.upstream_id],
                     chunk=landing.read.chunk,
-                    files=landing.late_files,
+                    pieces=landing.late,
                 )
             )
         return deltas
@@ -396,6 +425,7 @@ class Backfills:
             if pace is not None:
                 rows = landing.read.chunk.rows
                 pace.failures = 0
+                pace.cap = min(2 * pace.cap, UNLIMITED)
                 pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
                 if landing.read.live is not None:
                     pace.reach.landed(live=landing.read.live, stored=rows)

@@ -169,7 +169,7 @@ class Coordinator:
 
     def _loop(self) -> None:
         while True:
-            self._launch_chunks()
+            self._backfills.launch(self._working, self.committed)
             with self._changed:
                 if not self._queue and not self._waiting and not self._closing and not self._backfills.any_ready:
                     self._changed.wait(self._patience())
@@ -189,14 +189,6 @@ class Coordinator:
                 return
             self.stats.epochs += 1
             self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
-
-    def _launch_chunks(self) -> None:
-        try:
-            self._backfills.launch(self._working, self.committed)
-        except HeadraceError as error:
-            log.error("a chunk could not be started: %s", error.message)
-        except Exception:  # a fault of ours must not kill the loop
-            log.exception("a chunk could not be started")
 
     def _patience(self) -> float | None:
         """How long the loop may sleep if nobody wakes it."""

@@ -21,7 +21,7 @@ from headrace.backfill.job import Job
 from headrace.backfill.positions import Chunk
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.engine.plans import plan_of
-from headrace.engine.replica import LateRows, packed_late
+from headrace.engine.replica import LatePiece, LateRows, packed_late
 from headrace.engine.spark import translate_error
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
@@ -53,7 +53,7 @@ class LateDelta:
     view: Relation
     upstream: Relation
     chunk: Chunk
-    files: tuple[RunFile, ...]
+    pieces: tuple[LatePiece, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class _Source:
     def packed(self) -> bytes | None:
         """As the input of a prepared job."""
         if self.late is not None:
-            return packed_late(self.late.files, self.late.chunk)
+            return packed_late(self.late.pieces, self.late.chunk)
         return None if self.rows is None else packed_rows(self.with_positions)
 
     @property
@@ -157,7 +157,7 @@ class Deriver:
         written = Written(files=files, bulk=set(files))
         work = _Work(catalog=catalog, epoch=epoch, jobs=jobs or {})
         sources = [source for delta in deltas if (source := self._source(work, delta)) is not None]
-        sources += [_Source(relation=each.upstream, views=(each.view,), late=each) for each in late if each.files]
+        sources += [_Source(relation=each.upstream, views=(each.view,), late=each) for each in late if each.pieces]
         written.bulk.update(view.id for source in sources if not source.small for view in source.views)
         self._run(work, sources, written)
         return written

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.backfill.chunks import Group
 from headrace.backfill.job import Strategy
 from headrace.backfill.positions import Chunk, split
 from headrace.state.files import Files, open_parquet
@@ -61,9 +62,26 @@ class DeltaLog:
         self._held = {key: entries for key, entries in kept.items() if entries}
 
 
-def packed_late(files: Sequence[RunFile], chunk: Chunk) -> bytes:
+@dataclass(frozen=True, kw_only=True)
+class LatePiece:
+    """The row groups of a file that may hold rows of a chunk."""
+
+    path: str
+    groups: tuple[int, ...]
+    rows: int
+    bytes: int
+    """About, as stored."""
+
+
+def late_piece(file: RunFile, groups: Sequence[Group], chunk: Chunk) -> LatePiece:
+    numbers = tuple(number for number, (low, high, _) in enumerate(groups) if chunk.overlaps(low, high))
+    rows = sum(groups[number][2] for number in numbers)
+    return LatePiece(path=file.path, groups=numbers, rows=rows, bytes=file.bytes * rows // max(1, file.rows))
+
+
+def packed_late(pieces: Sequence[LatePiece], chunk: Chunk) -> bytes:
     """What :class:`LateRows` reads."""
-    return pickle.dumps(([file.path for file in files], chunk))
+    return pickle.dumps(([(piece.path, piece.groups) for piece in pieces], chunk))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +94,10 @@ class LateRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_what_stays()
         for data in job_inputs(batches):
-            paths, chunk = pickle.loads(data)
-            for path in paths:
+            pieces, chunk = pickle.loads(data)
+            for path, groups in pieces:
                 with open_parquet(self.files, path) as parquet:
-                    rows = parquet.read(use_threads=False)
+                    rows = parquet.read_row_groups(list(groups), use_threads=False)
                 rows = rows.select(self.layout.stored_schema.names).cast(self.layout.stored_schema)
                 yield from rows_of_chunk(self.layout, rows, chunk).to_batches()
 

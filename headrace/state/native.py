@@ -11,6 +11,7 @@ for this module has one split per task (ONE_SPLIT_PER_TASK).
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -24,8 +25,9 @@ from pyspark.sql import DataFrame
 from headrace.errors import CorruptWarehouse
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
+from headrace.state.prepared import run_tasks
 from headrace.state.runs import SIDECAR, VNODE, WEIGHT, GroupIndex, RunFile
-from headrace.state.writer import GROUP_ROWS, REPORT_SCHEMA, report, written_files
+from headrace.state.writer import GROUP_ROWS, REPORT_SCHEMA, counted_columns, report, written_files
 from headrace.types import quote_spark
 
 if TYPE_CHECKING:
@@ -58,33 +60,36 @@ def write_sorted(
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         .option("parquet.enable.dictionary", "false")
         .option("parquet.block.row.count.limit", str(GROUP_ROWS))
+        .option("parquet.column.statistics.enabled", "false")
+        .option("parquet.size.statistics.enabled", "false")
         .option("compression", "snappy")
     )
+    for name in counted_columns(layout):
+        writer = writer.option(f"parquet.column.statistics.enabled#{name}", "true")
     with turn or nullcontext():
         writer.parquet(storage.uri(folder))
     sizes = {f"{folder}/{name}": size for name, size, _ in storage.list(folder) if name.endswith(".parquet")}
     if not sizes:
         return []
     spark = frame.sparkSession
-    tasks = spark.createDataFrame(pa.table({"path": list(sizes), "bytes": list(sizes.values())}))
-    tasks = tasks.repartition(min(len(sizes), spark.sparkContext.defaultParallelism))
-    lines = tasks.mapInArrow(IndexFiles(files=storage.files, layout=layout), REPORT_SCHEMA).collect()
+    count = min(len(sizes), spark.sparkContext.defaultParallelism)
+    tasks = [pickle.dumps(list(sizes.items())[number::count]) for number in range(count)]
+    lines = run_tasks(spark, IndexFiles(files=storage.files, layout=layout), tasks, REPORT_SCHEMA).to_pylist()
     return sorted(written_files(lines).get(layout.relation_id, []), key=lambda file: file.low)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexFiles:
-    """A task body for ``mapInArrow``: paths of written files in, one line per file that has rows out."""
+    """A task body for ``mapInArrow``: paths and sizes of written files in, one line per file that has rows out."""
 
     files: Files
     layout: Layout
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for path, size in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                file = self._indexed(path, size)
-                if file is not None:
-                    yield from report({self.layout.relation_id: [file]})
+            for packed in batch.column(0).to_pylist():
+                files = [self._indexed(path, size) for path, size in pickle.loads(packed)]
+                yield from report({self.layout.relation_id: [file for file in files if file is not None]})
 
     def _indexed(self, path: str, size: int) -> RunFile | None:
         groups: list[tuple[bytes, bytes, int]] = []

@@ -189,7 +189,9 @@ class _Reader:
 
 def read_files(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:
     """Parquet files by their exact names: to Spark alone, brackets and stars in a path would be a pattern."""
-    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
+    reader = spark.read.schema(schema).option("__globPaths__", "false")
+    # A row group is a page of each column: an index of pages says no more than the footer, and costs a read of its own.
+    return reader.option("parquet.filter.columnindex.enabled", "false").parquet(*paths)
 
 
 def _empty(spark: SparkSession, layout: Layout) -> DataFrame:

@@ -129,15 +129,9 @@ class RunFileWriter:
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_index=False,
-            write_statistics=self._counted_columns(),
+            write_statistics=counted_columns(self._layout),
         )
         self._index: list[tuple[bytes, bytes, int]] = []
-
-    def _counted_columns(self) -> list[str]:
-        """Where a minimum and maximum help a reader to skip: in the order of vnodes all other columns are mixed."""
-        schema = self._layout.stored_schema
-        names = [VNODE, EPOCH, WEIGHT, *self._layout.key_names]
-        return [name for name in names if _bounded(schema.field(name).type)]
 
     _file_rows = 0
     _retractions = 0
@@ -166,6 +160,12 @@ class RunFileWriter:
         )
         self._file_rows = self._retractions = 0
         self._last_key = None
+
+
+def counted_columns(layout: Layout) -> list[str]:
+    """Where a minimum and maximum help a reader to skip: in the order of vnodes all other columns are mixed."""
+    names = [VNODE, EPOCH, WEIGHT, *layout.key_names]
+    return [name for name in names if _bounded(layout.stored_schema.field(name).type)]
 
 
 def row_groups(vnodes: np.ndarray) -> list[tuple[int, int]]:

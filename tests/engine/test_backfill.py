@@ -10,11 +10,15 @@ import pyarrow as pa
 import pytest
 
 import headrace
-from headrace.backfill.filters import covered
+from headrace.backfill.filters import PositionColumns, bounds_of, covered
+from headrace.backfill.positions import DONE, Chunk, Positions
+from headrace.engine import backfill, changes, writes
 from headrace.engine.backfill import jobs_of
 from headrace.engine.check import check
-from headrace.errors import DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
+from headrace.engine.replica import rows_of_chunk
+from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
 from headrace.state.layout import Layout
+from headrace.state.scan import scan, sorted_scan
 
 
 @pytest.fixture
@@ -258,6 +262,46 @@ def test_large_chunks_under_writes(db):
     equal(db, "m")
 
 
+def test_a_chunk_that_missed_too_much_is_read_again_in_smaller_pieces(db, monkeypatch):
+    """Bulk writes go on while chunks are read, each larger than what a chunk may take along: the job gets there."""
+    monkeypatch.setattr(backfill, "LATE_ROWS", 3_000)
+    monkeypatch.setattr(changes, "SMALL_ROWS", 1_000)
+    monkeypatch.setattr(writes, "SMALL_ROWS", 1_000)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t SELECT g, 0 FROM generate_series(1, 60000) AS s(g)")
+    read, caps = db.engine.backfills._reader.read, []
+
+    def and_meanwhile(*arguments, **options):
+        found = read(*arguments, **options)
+        caps.append(found.chunk.rows)
+        if len(caps) < 8:
+            db.sql(f"UPDATE t SET v = v + {len(caps)} WHERE id % 3 = 0")  # 20,000 rows, whatever the chunk
+        return found
+
+    monkeypatch.setattr(db.engine.backfills._reader, "read", and_meanwhile)
+    background(db, backfill_pacing=30000).sql("CREATE MATERIALIZED VIEW m AS SELECT id, v FROM t")
+    db.sql("WAIT m")
+    assert min(caps) < max(caps) / 2, f"no chunk was made smaller: {caps}"
+    assert equal(db, "m").startswith("equal, 60000 rows")
+
+
+def test_a_job_whose_chunks_cannot_be_started_fails_with_the_reason(db, monkeypatch):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 100) AS s(g)")
+    broken = CorruptWarehouse("the index of a file is gone")
+    monkeypatch.setattr(db.engine.backfills, "_groups", lambda *_: (_ for _ in ()).throw(broken))
+    with pytest.raises(HeadraceError, match="the index of a file is gone"):
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT id FROM t")
+    background(db).sql("CREATE MATERIALIZED VIEW n AS SELECT id FROM t")
+    wait_until(lambda: [job["state"] for job in db.engine.jobs.list()] == ["failed"])
+    db.sql("INSERT INTO t VALUES (101)")  # and nobody else is held up
+    monkeypatch.undo()
+    (job,) = db.engine.jobs.list()
+    db.sql(f"RESUME JOB {job['id']}")
+    db.sql("WAIT n")
+    assert equal(db, "n").startswith("equal, 101 rows")
+
+
 def test_dropping_what_is_being_created(db):
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     db.sql("INSERT INTO t VALUES (1)")
@@ -294,8 +338,6 @@ def test_backfill_order(db):
 
 def test_the_filter_in_sql_is_the_filter_of_positions(db):
     """Every type and direction of key that an index can have, at every position."""
-    from headrace.backfill.positions import DONE, Positions
-
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b VARCHAR, c NUMERIC(8,2), d DOUBLE PRECISION, e BYTEA, f DATE)")
     db.sql(
         "INSERT INTO t SELECT g, NULLIF(g % 5, 0), CASE WHEN g % 4 > 0 THEN 'k''\\' || g % 7 END,"
@@ -309,8 +351,6 @@ def test_the_filter_in_sql_is_the_filter_of_positions(db):
         db.sql(f"CREATE INDEX i{number} ON t ({keys})")
         relation = db.engine.committed.catalog.get(f"i{number}")
         layout = Layout.of(relation)
-        from headrace.state.scan import scan
-
         frame = scan(
             db.engine.spark, db.engine.storage.uri(""), layout, db.engine.committed.runs[relation.id], internal=True
         )
@@ -318,9 +358,24 @@ def test_the_filter_in_sql_is_the_filter_of_positions(db):
         keyed = list(
             zip(table["_hr_vnode"].to_pylist(), layout.codec.encode_table(table, layout.key_names), strict=True)
         )
+        root, runs = db.engine.storage.uri(""), db.engine.committed.runs[relation.id]
         for vnode, key in keyed[::17]:
             states = [DONE if other < vnode else None for other in range(256)]
             states[vnode] = key
             positions = Positions(tuple(states))
             expected = sum(positions.covers(*each) for each in keyed)
             assert frame.where(covered(layout, positions)).count() == expected, (keys, vnode, key)
+            columns = PositionColumns(name="p", layout=layout, positions=positions)
+            by_row = db.engine.spark.createDataFrame(
+                columns.added_to(table), schema=f"{layout.spark_schema}, {columns.ddl}"
+            ).selectExpr("*", f"struct({', '.join(layout.key_names)}) AS r")
+            assert by_row.where(columns.covered("r")).count() == expected, (keys, vnode, key)
+            # A chunk that ends here, and the one that goes on from here: the range as data, and in tasks.
+            for chunk in (
+                Chunk(first_vnode=0, after=None, last_vnode=vnode, upto=key, rows=60),
+                Chunk(first_vnode=vnode, after=key, last_vnode=255, upto=None, rows=60),
+            ):
+                inside = sum(chunk.holds(*each) for each in keyed)
+                found = sorted_scan(db.engine.spark, root, layout, runs, bounds_of(layout, chunk), rows=60)
+                assert found.count() == inside, (keys, chunk)
+                assert rows_of_chunk(layout, table, chunk).num_rows == inside, (keys, chunk)
