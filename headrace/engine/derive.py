@@ -1,4 +1,4 @@
-"""From a table's delta to those of all views above it, written in one Spark job.
+"""From a table's delta to those of all views above it, written in one Spark job for each table.
 
 A view that is being filled takes part with what its positions cover: a filter in front of its plan drops the rest.
 What it drops is not lost: it will be read with its chunk, or, if the chunk was read before, comes as a *late delta*
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -108,6 +109,11 @@ class _Source:
         return None if self.rows is None else packed_rows(self.with_positions)
 
     @property
+    def repeatable(self) -> bool:
+        """Whether a prepared job can take it."""
+        return self.packed is not None and (self.late is not None or len(self.packed) <= INPUT_BYTES)
+
+    @property
     def with_positions(self) -> pa.Table:
         rows = self.rows
         for each in self.positions.values():
@@ -140,8 +146,8 @@ class _Report:
 
 
 class Deriver:
-    def __init__(self, spark: SparkSession, files: Files):
-        self._spark, self._files = spark, files
+    def __init__(self, spark: SparkSession, files: Files, pool: Executor):
+        self._spark, self._files, self._pool = spark, files, pool
 
     def write(
         self,
@@ -193,29 +199,36 @@ class Deriver:
                 target.setdefault(key, []).extend(files)
 
     def _collected(self, work: _Work, reports: Sequence[_Report]) -> list[Row]:
-        """Runs all of them as one job: a prepared one, if all that is different this time is the rows."""
+        """Runs all of them: each small one as a prepared job, side by side, and what is left as one more.
+
+        One job for all would have to be planned again for every combination of tables that change together.
+        """
+        jobs = [functools.partial(self._prepared, work, report) for report in reports if report.source.repeatable]
+        if rest := [report for report in reports if not report.source.repeatable]:
+            jobs.append(functools.partial(self._planned, work, rest))
+        if len(jobs) == 1:
+            return jobs[0]()
+        return [line for lines in self._pool.map(lambda job: job(), jobs) for line in lines]
+
+    def _prepared(self, work: _Work, report: _Report) -> list[Row]:
+        source = report.source
         prepared = PreparedJobs.of(self._spark)
-        inputs = {str(at): report.source.packed for at, report in enumerate(reports)}
-        if None not in inputs.values() and sum(map(len, inputs.values())) <= INPUT_BYTES:
-            frame = prepared.frame(
-                ("epoch", *(report.key for report in reports)),
-                lambda: _union(report.over(self._leaf(at, report.source)) for at, report in enumerate(reports)),
-            )
-        else:
-            inputs = {str(at): report.source.packed for at, report in enumerate(reports) if report.source.late}
-            frame = _union(report.over(self._frame(at, report.source)) for at, report in enumerate(reports))
-        with prepared.given(inputs | {EPOCH_INPUT: str(work.epoch).encode()}):
+        frame = prepared.frame(("epoch", report.key), lambda: report.over(self._leaf(source)))
+        with prepared.given({EPOCH_INPUT: str(work.epoch).encode(), "0": source.packed}):
             return frame.collect()
 
-    def _leaf(self, number: int, source: _Source) -> DataFrame:
-        body = RowsOfInput() if source.late is None else LateRows(files=self._files, layout=source.layout)
-        return PreparedJobs.of(self._spark).leaf(number, body, source.schema)
+    def _planned(self, work: _Work, reports: Sequence[_Report]) -> list[Row]:
+        frames = [report.over(self._frame(report.source)) for report in reports]
+        with PreparedJobs.of(self._spark).given({EPOCH_INPUT: str(work.epoch).encode()}):
+            return functools.reduce(DataFrame.unionAll, frames).collect()
 
-    def _frame(self, number: int, source: _Source) -> DataFrame:
+    def _leaf(self, source: _Source) -> DataFrame:
+        body = RowsOfInput() if source.late is None else LateRows(files=self._files, layout=source.layout)
+        return PreparedJobs.of(self._spark).leaf(0, body, source.schema)
+
+    def _frame(self, source: _Source) -> DataFrame:
         if source.frame is not None:
             return source.frame
-        if source.late is not None:
-            return self._leaf(number, source)
         return self._spark.createDataFrame(source.with_positions, schema=source.schema).coalesce(1)
 
     def _reports(self, work: _Work, source: _Source) -> list[_Report]:
@@ -322,7 +335,8 @@ class Deriver:
     def _evaluate(self, source: _Source, wide: WideQuery, wanted: list[str]) -> None:
         """For nothing but its errors."""
         with PreparedJobs.of(self._spark).given({} if source.late is None else {"0": source.packed}):
-            rows = wide.apply(self._frame(0, source), wanted, carried=source.position_names)
+            frame = self._frame(source) if source.late is None else self._leaf(source)
+            rows = wide.apply(frame, wanted, carried=source.position_names)
             rows.write.format("noop").mode("overwrite").save()
 
 
@@ -407,7 +421,3 @@ def columns_read(plan: Node, upstream_id: int) -> set[str]:
         if isinstance(node, Scan) and node.relation_id == upstream_id
         for name in node.columns
     }
-
-
-def _union(frames: Iterable[DataFrame]) -> DataFrame:
-    return functools.reduce(DataFrame.unionAll, frames)

@@ -49,8 +49,10 @@ class WriteEvaluator:
         self._files = storage.files
         self._indexes = indexes
         self._bulk = BulkWriter(spark, storage, indexes)
-        self.deriver = Deriver(spark, self._files)
-        self._pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="headrace-tables")
+        self._pool = ThreadPoolExecutor(
+            max_workers=4, thread_name_prefix="headrace-tables", initializer=use_pool, initargs=(spark, "epochs")
+        )
+        self.deriver = Deriver(spark, self._files, self._pool)
 
     def __call__(
         self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing] = ()

@@ -19,6 +19,7 @@ from headrace.errors import (
     StorageError,
     UndefinedRelation,
 )
+from headrace.state.prepared import PreparedJobs
 from tests.engine.conftest import PATIENCE, eventually
 
 
@@ -515,3 +516,32 @@ def test_every_error_is_ours(db, t):
             db.sql("INSERT INTO t VALUES (1, 1)")
             db.sql(statement).rows()
         assert caught.value.sqlstate != "XX000" and "\n\tat " not in str(caught.value)
+
+
+def test_epochs_of_the_same_shape_are_planned_once(db, monkeypatch):
+    """Also when other tables change with it, a view is being filled, and its positions move."""
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE u (id INT PRIMARY KEY)")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v + 1 AS w FROM t")
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 300) AS s(g)")
+    session = db.session()
+    session.sql("SET background_ddl = true; SET backfill_pacing = 20; SET backfill_rate_limit = 20")
+    session.sql("CREATE MATERIALIZED VIEW filling AS SELECT id FROM t")
+    for _ in range(2):
+        db.sql("INSERT INTO t VALUES (1, 1), (2, 5)")
+    eventually(lambda: db.engine.jobs.list()[0]["rows_read"] > 40)
+    db.sql("INSERT INTO u VALUES (1)")
+    planned = []
+    frame = PreparedJobs.frame
+
+    def counted(self, key, build):
+        return frame(self, key, lambda: planned.append(key[0]) or build())
+
+    monkeypatch.setattr(PreparedJobs, "frame", counted)
+    before = db.engine.jobs.list()[0]["rows_read"]
+    for number in range(3):
+        db.sql(f"INSERT INTO t VALUES (1, {number}), (2, {number})")
+    eventually(lambda: db.engine.jobs.list()[0]["rows_read"] > before + 40)
+    db.sql("INSERT INTO t VALUES (1, 7)")
+    assert [kind for kind in planned if kind == "epoch"] == [], "an epoch was planned again"
+    db.sql("ALTER MATERIALIZED VIEW filling SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT filling")
+    assert db.sql("CHECK MATERIALIZED VIEW filling").rows()[0][0].startswith("equal, 300 rows")

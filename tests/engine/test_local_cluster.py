@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,14 @@ ROOT = Path(__file__).parents[2]
 def test_executors_of_their_own(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
+    events, settings = tmp_path / "events", tmp_path / "settings"
+    events.mkdir()
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text(
+        f"spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir {events.as_uri()}\n"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["SPARK_CONF_DIR"] = str(settings)
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("cluster_child.py")), str(ROOT), str(tmp_path / "warehouse")],
         cwd=elsewhere,
@@ -28,3 +36,7 @@ def test_executors_of_their_own(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-5000:]
     assert done.stdout.endswith("all is well\n")
+    # What goes into a prepared job are rows, and Spark logs the properties that they travel in.
+    logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+    inputs = re.findall(r'"headrace\.secret\.\w+":"([^"]*)"', logged)
+    assert inputs and all(value.endswith("(redacted)") for value in inputs)
