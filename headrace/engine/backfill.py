@@ -28,7 +28,8 @@ from headrace.backfill.pacing import UNLIMITED, Policy, RateLimit, Reach, parse_
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
-from headrace.engine.replica import DeltaLog, LatePiece, late_piece
+from headrace.engine.pieces import Piece, pieces_of
+from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
 from headrace.state.lookup import IndexCache
@@ -114,7 +115,7 @@ class Flight:
 class Landing:
     flight: Flight
     read: ReadChunk
-    late: tuple[LatePiece, ...]
+    late: tuple[Piece, ...]
 
     @property
     def job_id(self) -> int:
@@ -150,7 +151,7 @@ class Backfills:
         paused: Callable[[], bool],
     ):
         self._spark, self._indexes = spark, indexes
-        self._reader = ChunkReader(spark, storage)
+        self._reader = ChunkReader(spark, storage, indexes)
         self._barrier_interval, self._paused = barrier_interval, paused
         self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-chunks")
         self._group = f"headrace-backfill-{uuid.uuid4().hex}"
@@ -365,10 +366,9 @@ class Backfills:
             landings.append(Landing(flight=flight, read=read, late=late))
         return landings, failed
 
-    def _late_pieces(self, flight: Flight, chunk: Chunk) -> tuple[LatePiece, ...]:
-        files = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot, chunk)
-        pieces = (late_piece(file, self._indexes.get(file).groups, chunk) for file in files)
-        return tuple(piece for piece in pieces if piece.groups)
+    def _late_pieces(self, flight: Flight, chunk: Chunk) -> tuple[Piece, ...]:
+        files = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot)
+        return pieces_of(files, chunk, self._indexes)
 
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         pace = self._pace(job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,24 +14,27 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import INDEX, Catalog, Relation
+from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
 from headrace.engine.plans import plan_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
 from headrace.plan.nodes import Node
 from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache
 from headrace.state.native import write_sorted
 from headrace.state.predicates import Bounds
+from headrace.state.prepared import PreparedJobs
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.scan import key_order, scan, sorted_scan
 from headrace.state.storage import Storage
 from headrace.state.vnode import spark_expression
-from headrace.state.writer import REPORT_SCHEMA, Output, WriteDelta, written_files
+from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, written_files
 from headrace.types import quote_spark
 
 SMALL_CHUNK = 50_000
 SMALL_CHUNK_BYTES = 16 << 20
-"""Up to so many stored rows a chunk is one Python task, which holds it and costs one job; larger ones cost two."""
+"""Up to so many stored rows a chunk is one Python task, which holds it and costs one prepared job."""
 
 
 CHUNK_EPOCH = 0
@@ -74,12 +78,19 @@ class _Reading:
         stored = sum(run.rows for run in self.runs)
         average = sum(run.bytes for run in self.runs) / stored if stored else 0
         rows = self.chunk.rows
-        return self.chunk.limit is not None or (rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES)
+        return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
+
+    def wide(self) -> tuple[WideQuery, tuple[str, ...]]:
+        wide = WideQuery(columns=self.source.names)
+        found = branches(self.plan, {self.upstream.id: ["n0"]}, wide, self.layout.types)
+        if self.view.kind == INDEX:
+            found = [wide.with_vnode(branch, self.layout) for branch in found]
+        return wide, tuple(found)
 
 
 class ChunkReader:
-    def __init__(self, spark: SparkSession, storage: Storage):
-        self._spark, self._storage = spark, storage
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+        self._spark, self._storage, self._indexes = spark, storage, indexes
         self._sorted = sorted_session(spark)
 
     def read(
@@ -99,31 +110,54 @@ class ChunkReader:
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if chunk.rows and reading.small:
                 chunk, files, live = self._read_small(reading)
+            elif chunk.rows and chunk.limit is not None:
+                chunk, files, live = self._read_limited(reading)
             elif chunk.rows:
                 files = self._read_large(reading, turn)
         failpoint("after_chunk")
         return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
 
-    def _read_small(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int | None]:
+    def _read_small(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int]:
+        """By one task, which holds it, in a job that is planned once for the view."""
+        rows = LiveChunkRows(files=self._storage.files, layout=reading.source)
+        pieces = pieces_of((file for run in reading.runs for file in run.files), reading.chunk, self._indexes)
+        wide, found = reading.wide()
+        body = self._body(reading, found, extent=True)
+        prepared = PreparedJobs.of(self._spark)
+        frame = prepared.frame(
+            ("chunk", pickle.dumps((rows, body)), tuple(map(tuple, wide.levels))),
+            lambda: wide.apply(
+                prepared.leaf(0, rows, rows.schema), dict.fromkeys(found), (VNODE, WEIGHT, KEY)
+            ).mapInArrow(body, REPORT_SCHEMA),
+        )
+        with prepared.given({"0": packed_pieces(pieces, reading.chunk)}):
+            written = written_files(frame.collect())
+        extent = written.get(NO_RELATION, [])
+        live = sum(each.rows for each in extent)
+        chunk = reading.chunk
+        if chunk.limit is not None and live == chunk.limit:
+            chunk = chunk.cut(*split(extent[-1].high))
+        return chunk, written.get(reading.layout.relation_id, []), live
+
+    def _read_limited(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int]:
+        """A few live rows among many stored ones, most of which are deleted."""
         source, layout, chunk = reading.source, reading.layout, reading.chunk
         rows = scan(self._spark, self._storage.uri(""), source, reading.runs, internal=True, bounds=[reading.bounds])
-        live = None
-        if (limit := chunk.limit) is not None:
-            taken = rows.orderBy(*key_order(source)).limit(limit).toArrow().cast(source.stored_schema)
-            if taken.num_rows == limit:
-                chunk = chunk.cut(*split(source.bound(taken, taken.num_rows - 1)))
-            live = taken.num_rows
-            if live == 0:
-                return chunk, [], 0
-            rows = self._spark.createDataFrame(taken, schema=source.spark_schema)
-        wide = WideQuery(columns=source.names)
-        found = branches(reading.plan, {reading.upstream.id: ["n0"]}, wide, layout.types)
-        if reading.view.kind == INDEX:
-            found = [wide.with_vnode(branch, layout) for branch in found]
-        output = Output(layout=layout, branches=tuple(found))
-        body = WriteDelta(files=self._storage.files, epoch=CHUNK_EPOCH, outputs=(output,), sort=True)
-        lines = wide.apply(rows.coalesce(1), dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
+        taken = rows.orderBy(*key_order(source)).limit(chunk.limit).toArrow().cast(source.stored_schema)
+        live = taken.num_rows
+        if live == chunk.limit:
+            chunk = chunk.cut(*split(source.bound(taken, live - 1)))
+        if live == 0:
+            return chunk, [], 0
+        frame = self._spark.createDataFrame(taken, schema=source.spark_schema).coalesce(1)
+        wide, found = reading.wide()
+        body = self._body(reading, found)
+        lines = wide.apply(frame, dict.fromkeys(found)).mapInArrow(body, REPORT_SCHEMA).collect()
         return chunk, written_files(lines).get(layout.relation_id, []), live
+
+    def _body(self, reading: _Reading, branches: tuple[str, ...], *, extent: bool = False) -> WriteDelta:
+        output = Output(layout=reading.layout, branches=branches)
+        return WriteDelta(files=self._storage.files, epoch=CHUNK_EPOCH, outputs=(output,), sort=True, extent=extent)
 
     def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
         """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM

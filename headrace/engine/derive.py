@@ -21,8 +21,8 @@ from headrace.backfill.filters import PositionColumns
 from headrace.backfill.job import Job
 from headrace.backfill.positions import Chunk
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
+from headrace.engine.pieces import Piece, PieceRows, packed_pieces
 from headrace.engine.plans import plan_of
-from headrace.engine.replica import LatePiece, LateRows, packed_late
 from headrace.engine.spark import translate_error
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
@@ -54,7 +54,7 @@ class LateDelta:
     view: Relation
     upstream: Relation
     chunk: Chunk
-    pieces: tuple[LatePiece, ...]
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class _Source:
     def packed(self) -> bytes | None:
         """As the input of a prepared job."""
         if self.late is not None:
-            return packed_late(self.late.pieces, self.late.chunk)
+            return packed_pieces(self.late.pieces, self.late.chunk)
         return None if self.rows is None else packed_rows(self.with_positions)
 
     @property
@@ -223,7 +223,7 @@ class Deriver:
             return functools.reduce(DataFrame.unionAll, frames).collect()
 
     def _leaf(self, source: _Source) -> DataFrame:
-        body = RowsOfInput() if source.late is None else LateRows(files=self._files, layout=source.layout)
+        body = RowsOfInput() if source.late is None else PieceRows(files=self._files, layout=source.layout)
         return PreparedJobs.of(self._spark).leaf(0, body, source.schema)
 
     def _frame(self, source: _Source) -> DataFrame:

@@ -37,6 +37,10 @@ FILE_ROWS = 2_000_000
 """A file is closed after this many rows, which bounds its index and what one compaction task rewrites."""
 
 EPOCH_INPUT = "epoch"
+KEY = "_hr_key"
+"""The encoded key of the row that a wide row was made of, where somebody wants to know how far it went."""
+
+NO_RELATION = 0
 
 REPORT_SCHEMA = (
     "relation_id BIGINT, path STRING, rows BIGINT, bytes BIGINT, "
@@ -216,6 +220,8 @@ class WriteDelta:
     epoch: int | None = None
     """None: the epoch is an input of the job (see :mod:`headrace.state.prepared`), for ``net`` the one before it."""
     net: bool = False
+    extent: bool = False
+    """Also report how many wide rows came and the first and last KEY of them, as a file of no relation."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_what_stays()
@@ -231,6 +237,8 @@ class WriteDelta:
         sinks = [_Sink(RunFileWriter(output.layout, self.files), output.layout, net_epoch) for output, _ in branches]
         try:
             for wide in self._tables(batches):
+                if self.extent and wide.num_rows:
+                    yield from report({NO_RELATION: [_extent(wide)]})
                 for sink, (output, names) in zip(sinks, branches, strict=True):
                     sink.push(pa.concat_tables([self._branch(wide, output.layout, name) for name in names]))
             for sink in sinks:
@@ -262,6 +270,11 @@ class WriteDelta:
             return with_internal(rows, vnodes, self.epoch, wide[WEIGHT])
         rows = with_internal(rows, vnodes, self.epoch, wide[WEIGHT])
         return rows.set_column(rows.schema.get_field_index(EPOCH), EPOCH, wide[EPOCH].cast(pa.int64()))
+
+
+def _extent(wide: pa.Table) -> RunFile:
+    first, last = (wide[KEY][at].as_py() for at in (0, wide.num_rows - 1))
+    return RunFile(path="", rows=wide.num_rows, bytes=0, low=first, high=last, groups=0, retractions=0)
 
 
 class _Sink:

@@ -15,7 +15,7 @@ from headrace.backfill.positions import DONE, Chunk, Positions
 from headrace.engine import backfill, changes, writes
 from headrace.engine.backfill import jobs_of
 from headrace.engine.check import check
-from headrace.engine.replica import rows_of_chunk
+from headrace.engine.pieces import rows_of_chunk
 from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
 from headrace.state.layout import Layout
 from headrace.state.scan import scan, sorted_scan
@@ -82,9 +82,9 @@ def test_every_barrier_shows_exactly_the_covered_part(open_database, arrangement
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     db.sql("INSERT INTO t SELECT g, 0 FROM generate_series(1, 600) AS s(g)")
     session = (
-        background(db, backfill_pacing=40, streaming_parallelism=3, streaming_use_arrangement_backfill=arrangement)
+        background(db, backfill_pacing=6, streaming_parallelism=3, streaming_use_arrangement_backfill=arrangement)
         if arrangement == "true"
-        else background(db, backfill_pacing=40, streaming_use_arrangement_backfill=arrangement)
+        else background(db, backfill_pacing=6, streaming_use_arrangement_backfill=arrangement)
     )
     session.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v FROM t WHERE v % 7 <> 3")
     rng = random.Random(7)
