@@ -16,7 +16,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,17 +24,19 @@ from pyspark.sql import SparkSession
 
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.job import Job, Strategy, replica_needed_after
-from headrace.backfill.pacing import UNLIMITED, Policy, RateLimit, Reach, parse_policy
+from headrace.backfill.pacing import UNLIMITED, Fixed, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.derive import LateDelta, Written
+from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
-from headrace.state.runs import Run, RunFile
+from headrace.state.native import SPLIT_BYTES
+from headrace.state.runs import Run
 from headrace.state.storage import Storage
 
 log = logging.getLogger("headrace")
@@ -52,19 +54,6 @@ RETRY_SECONDS = 0.2
 
 AT_ONCE = 2
 """Chunks of a job in flight: while one is being planned, indexed or landed, the executors work on the other."""
-
-
-def jobs_of(state: Manifest) -> dict[int, Job]:
-    return {int(id): Job.from_json(data) for id, data in state.positions.items()}
-
-
-def with_job(state: Manifest, job: Job) -> Manifest:
-    return dataclasses.replace(state, positions=state.positions | {str(job.id): job.to_json()})
-
-
-def without_job(state: Manifest, id: int) -> Manifest:
-    positions = {key: data for key, data in state.positions.items() if key != str(id)}
-    return dataclasses.replace(state, positions=positions)
 
 
 class Turn:
@@ -211,6 +200,8 @@ class Backfills:
             while self._in_flight(job.id) < at_once:
                 now = time.monotonic()
                 budget = min(pace.policy.budget(), pace.limit.allowance(now), pace.cap)
+                if not isinstance(pace.policy, Fixed):
+                    budget = min(budget, self._rows_at_a_time(state.runs.get(upstream_id, ())))
                 if budget <= 0:
                     self.next_launch = min(self.next_launch, pace.limit.ready_at(now))
                     return
@@ -221,6 +212,12 @@ class Backfills:
                     break
                 pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
                 self._start(job, upstream_id, chunk, snapshot, working, state)
+
+    def _rows_at_a_time(self, runs: Sequence[Run]) -> int:
+        """What one task for each processor reads: more tasks would only take the slots that epochs need."""
+        rows = sum(run.rows for run in runs)
+        average = sum(run.bytes for run in runs) / rows if rows else 1
+        return max(1, int(self._spark.sparkContext.defaultParallelism * SPLIT_BYTES / max(average, 1)))
 
     def _next(self, job: Job, upstream_id: int, sources: list, budget: int) -> Chunk | None:
         """The next chunk: one key range, so that the view's files have ranges of their own, too.
@@ -544,46 +541,3 @@ class Backfills:
         for id, futures in waiting.items():
             for future in futures:
                 future.set_exception(self._closed(id))
-
-
-def finished(state: Manifest, job: Job) -> Manifest:
-    """The view as complete: its chunks are one run from now on, because no two of them share a key."""
-    runs = state.runs.get(job.id, ())
-    chunks = [run for run in runs if run.base]
-    rest = tuple(run for run in runs if not run.base)
-    if chunks:
-        first = min(run.first_epoch for run in chunks)
-        whole = Run(
-            id=uuid.uuid4().hex,
-            first_epoch=first,
-            last_epoch=first,
-            level=1,
-            files=tuple(file for run in chunks for file in run.files),
-        )
-        rest = (whole, *rest)
-    relation = state.catalog.relations[job.id].replace(creating=False)
-    state = dataclasses.replace(state, catalog=state.catalog.update(relation), runs=state.runs | {job.id: rest})
-    return without_job(state, job.id)
-
-
-def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
-    """The job stopped, and its view empty: what is missing from now on could not be told from what is there."""
-    job = jobs_of(state).get(id)
-    if job is None:
-        return state
-    return restarted(state, job.replace(error=error.message))
-
-
-def restarted(state: Manifest, job: Job) -> Manifest:
-    inputs = {
-        key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
-    }
-    runs = {key: each for key, each in state.runs.items() if key != job.id}
-    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs))
-
-
-def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int) -> tuple[Run, ...]:
-    """The runs with another one, if it has rows."""
-    if not files:
-        return tuple(runs)
-    return (*runs, Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, files=tuple(files)))

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from headrace.backfill.filters import covered
 from headrace.catalog import Relation
-from headrace.engine.backfill import jobs_of
+from headrace.engine.filling import jobs_of
 from headrace.engine.jobs import inputs_of
 from headrace.engine.spark import spark_errors
 from headrace.sql.bind import bind_query

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.config import PARAMETERS
-from headrace.engine.backfill import Backfills, Landing, failed
+from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
+from headrace.engine.filling import failed
 from headrace.errors import EngineClosed, EpochFailed, Fenced, HeadraceError, StorageError
 from headrace.failpoints import failpoint
 from headrace.state.manifest import Manifest

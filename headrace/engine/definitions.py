@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
 from headrace.config import find_parameter
-from headrace.engine.backfill import with_job
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
+from headrace.engine.filling import with_job
 from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
 from headrace.errors import InvalidDefinition, InvalidParameterValue, WrongObjectKind

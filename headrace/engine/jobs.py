@@ -13,7 +13,7 @@ from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.config import PARAMETERS
-from headrace.engine.backfill import jobs_of, restarted, with_job
+from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.errors import InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
-from headrace.engine.backfill import Backfills, Landing, jobs_of, new_runs
+from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import (
     NEW_ROW,
@@ -25,6 +25,7 @@ from headrace.engine.changes import (
 )
 from headrace.engine.coordinator import Write
 from headrace.engine.derive import Deriver, TableDelta
+from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.small import KeyedChanges, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import UndefinedRelation, Unsupported

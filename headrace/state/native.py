@@ -33,7 +33,8 @@ from headrace.types import quote_spark
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
 
-SPLIT_BYTES = 16 << 20
+SPLIT_BYTES = 32 << 20
+"""Of stored rows that one task reads."""
 
 
 ONE_SPLIT_PER_TASK = {

@@ -13,8 +13,8 @@ import headrace
 from headrace.backfill.filters import PositionColumns, bounds_of, covered
 from headrace.backfill.positions import DONE, Chunk, Positions
 from headrace.engine import backfill, changes, writes
-from headrace.engine.backfill import jobs_of
 from headrace.engine.check import check
+from headrace.engine.filling import jobs_of
 from headrace.engine.pieces import rows_of_chunk
 from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
 from headrace.state.layout import Layout

@@ -23,7 +23,7 @@ import pytest
 
 import headrace
 from headrace.backfill.filters import PositionColumns
-from headrace.engine.backfill import jobs_of
+from headrace.engine.filling import jobs_of
 from headrace.errors import DuplicateRelation, UndefinedJob
 from headrace.state.layout import Layout
 from headrace.state.lookup import newest_live

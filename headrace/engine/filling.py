@@ -1,0 +1,69 @@
+"""Jobs in the manifest: the views that are being filled, and what becomes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterable, Sequence
+
+from headrace.backfill.job import Job
+from headrace.backfill.positions import Positions
+from headrace.errors import HeadraceError
+from headrace.state.manifest import Manifest
+from headrace.state.runs import Run, RunFile
+
+
+def jobs_of(state: Manifest) -> dict[int, Job]:
+    return {int(id): Job.from_json(data) for id, data in state.positions.items()}
+
+
+def with_job(state: Manifest, job: Job) -> Manifest:
+    return dataclasses.replace(state, positions=state.positions | {str(job.id): job.to_json()})
+
+
+def without_job(state: Manifest, id: int) -> Manifest:
+    positions = {key: data for key, data in state.positions.items() if key != str(id)}
+    return dataclasses.replace(state, positions=positions)
+
+
+def finished(state: Manifest, job: Job) -> Manifest:
+    """The view as complete: its chunks are one run from now on, because no two of them share a key."""
+    runs = state.runs.get(job.id, ())
+    chunks = [run for run in runs if run.base]
+    rest = tuple(run for run in runs if not run.base)
+    if chunks:
+        first = min(run.first_epoch for run in chunks)
+        whole = Run(
+            id=uuid.uuid4().hex,
+            first_epoch=first,
+            last_epoch=first,
+            level=1,
+            files=tuple(file for run in chunks for file in run.files),
+        )
+        rest = (whole, *rest)
+    relation = state.catalog.relations[job.id].replace(creating=False)
+    state = dataclasses.replace(state, catalog=state.catalog.update(relation), runs=state.runs | {job.id: rest})
+    return without_job(state, job.id)
+
+
+def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
+    """The job stopped, and its view empty: what is missing from now on could not be told from what is there."""
+    job = jobs_of(state).get(id)
+    if job is None:
+        return state
+    return restarted(state, job.replace(error=error.message))
+
+
+def restarted(state: Manifest, job: Job) -> Manifest:
+    inputs = {
+        key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
+    }
+    runs = {key: each for key, each in state.runs.items() if key != job.id}
+    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs))
+
+
+def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int) -> tuple[Run, ...]:
+    """The runs with another one, if it has rows."""
+    if not files:
+        return tuple(runs)
+    return (*runs, Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, files=tuple(files)))
