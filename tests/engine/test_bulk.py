@@ -326,7 +326,7 @@ def test_files_are_sorted_and_bounded_whatever_order_rows_come_in(tmp_path_facto
         body = WriteDelta(
             files=LocalFiles(str(root)), epoch=5, outputs=(Output(layout=LAYOUT, branches=("n0",)),), sort=sort
         )
-        reported = [line for batch in body(iter(arrow)) for line in map(Line, batch.to_pylist())]
+        reported = [line for batch in body(iter(arrow)) for line in batch.to_pylist()]
         found: Counter = Counter()
         for file in written_files(reported).get(1, []):
             table = pq.read_table(root / file.path)
@@ -345,13 +345,6 @@ def test_files_are_sorted_and_bounded_whatever_order_rows_come_in(tmp_path_facto
         assert found == expected
     finally:
         writer.GROUP_ROWS = group_rows
-
-
-class Line:
-    """A reported line as Spark's Row shows it."""
-
-    def __init__(self, values: dict[str, Any]):
-        self.__dict__.update(values)
 
 
 # --- for real ---------------------------------------------------------------------------------------------------
