@@ -238,7 +238,7 @@ class Model(RuleBasedStateMachine):
         elif kind == "c from s":
             query = "INSERT INTO c SELECT id, coalesce(w, 'x'), v FROM s"
             after = replace(o, c=dict(o.c))
-            after.insert_c([(id, w or "x", v) for id, (v, w) in o.s.items()])
+            after.insert_c([(id, "x" if w is None else w, v) for id, (v, w) in o.s.items()])
         elif kind == "n from n" and len(o.n) < 30:
             query = "INSERT INTO n SELECT v, 'b' FROM n WHERE v > 0"
             after = replace(o, n=o.n + [(v, "b") for v, _ in o.n if v is not None and v > 0])
