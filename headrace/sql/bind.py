@@ -30,7 +30,7 @@ from headrace.errors import (
     UndefinedColumn,
 )
 from headrace.sql.dialect import parse_query, print_sql
-from headrace.sql.expressions import position_of, unsupported
+from headrace.sql.expressions import position_of, row_of, unsupported
 from headrace.sql.grouping import check_grouping, has_aggregate, own_calls
 from headrace.sql.labels import label
 from headrace.sql.lambdas import bind_call, takes_lambda
@@ -405,6 +405,8 @@ class _Binder(Sources):
             return node
         if isinstance(node, exp.Query):
             return self.query(node, scope)[0]
+        if row_of(node) is not None:
+            node.set("expressions", [part for each in node.expressions for part in self._row_parts(each, scope)])
         if takes_lambda(node):
             bind_call(node, partial(self._with_variables, scope), lambda each: Translator({}).value(each).type)
             return node
@@ -419,6 +421,11 @@ class _Binder(Sources):
         if isinstance(node, exp.Anonymous) and self.functions is not None and not is_ours(node.this):
             self._ask(node, self.functions)
         return node
+
+    def _row_parts(self, node: exp.Expression, scope: Scope) -> list[exp.Expression]:
+        """A part of ROW(…); t.* stands for all columns of t."""
+        star = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        return [column for _, column in scope.star(node)] if star else [node]
 
     def _with_variables(self, scope: Scope, node: exp.Expression, variables: Mapping[str, SqlType]) -> exp.Expression:
         return self.expression(node, Scope(parent=scope, variables=dict(variables)) if variables else scope)

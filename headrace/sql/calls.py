@@ -97,7 +97,11 @@ class Calls:
             opaque = next((each for each, part in zip(node.expressions, parts, strict=True) if part.generator), None)
             if opaque is not None:
                 raise unsupported(f"{opaque.this}() in ROWS FROM", opaque)
-            return rows_from(parts)
+            named = [
+                dataclasses.replace(part, columns=[(name or each.this, kind) for name, kind in part.columns])
+                for each, part in zip(node.expressions, parts, strict=True)
+            ]
+            return rows_from(named)
         if not is_set_returning(node.this):
             raise unsupported(f"function {node.this}() in FROM", node)
         return set_rows(node.this, [self.raw(arg) for arg in node.expressions])

@@ -1,7 +1,7 @@
-"""Dates and times: extract, date_trunc, to_char and AT TIME ZONE.
+"""Dates and times: extract, date_trunc, AT TIME ZONE, generate_series.
 
->>> java_format("YYYY-MM-DD HH24:MI")
-"yyyy'-'MM'-'dd' 'HH':'mm"
+>>> zone(Typed("NULL", None, literal="europe/paris"))
+'Europe/Paris'
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from headrace.sql.typed import (
     INTEGER,
     INTERVAL,
     NUMERIC,
-    TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
     Typed,
@@ -225,67 +224,6 @@ def age(name: str, args: list[Typed]) -> Typed:
     raise Unsupported(
         f"{name}() is not supported", hint="its result has months, which an interval here has not; subtract instead"
     )
-
-
-# --- to_char and back -------------------------------------------------------------------------------------------
-
-_PATTERNS = {
-    "YYYY": "yyyy", "YY": "yy", "MM": "MM", "FMMM": "M", "DD": "dd", "FMDD": "d", "DDD": "DDD", "HH24": "HH",
-    "FMHH24": "H", "HH12": "hh", "HH": "hh", "FMHH12": "h", "MI": "mm", "FMMI": "m", "SS": "ss", "FMSS": "s",
-    "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "FMMonth": "MMMM", "TMMonth": "MMMM", "Dy": "EEE",
-    "FMDay": "EEEE", "TMDay": "EEEE", "Q": "Q",
-}  # fmt: skip
-# Patterns of PostgreSQL's that must not be taken for a shorter one (Month is padded with blanks to nine characters).
-_REFUSED = ("Month", "MONTH", "month", "Day", "DAY", "day", "MON", "mon", "DY", "dy", "IYYY", "IYY", "IY", "IW", "IDDD",
-            "ID", "WW", "YYY", "Y,YYY", "SSSSS", "SSSS", "DDth", "TZH", "TZM", "TZ", "OF", "CC", "RM")  # fmt: skip
-_CASELESS = ("YYYY", "YY", "MM", "DDD", "DD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US")
-_WORDS = sorted({*_PATTERNS, *_REFUSED, *_CASELESS, *map(str.lower, _CASELESS)}, key=len, reverse=True)
-_TOKEN = re.compile("|".join(map(re.escape, _WORDS)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
-
-
-def java_format(pattern: str) -> str:
-    """The pattern of to_char() as Java's; letters that are no pattern are refused, the rest is quoted."""
-    out: list[str] = []
-    literal = ""
-    for token in _TOKEN.findall(pattern):
-        known = _PATTERNS.get(token) or _PATTERNS.get(token.upper() if token.upper() in _CASELESS else "")
-        if known is None and token[0].isalpha():
-            raise Unsupported(f'the pattern "{token}" of to_char() is not supported')
-        if known is None:
-            literal += token.strip('"').replace("'", "''")
-            continue
-        if literal:
-            out.append(f"'{literal}'")
-            literal = ""
-        out.append(known)
-    return "".join([*out, f"'{literal}'"] if literal else out)
-
-
-def to_char(name: str, args: list[Typed]) -> Typed:
-    if len(args) != 2:
-        raise TypeMismatch("to_char() takes two arguments")
-    value = args[0]
-    if not is_moment(value.type):
-        raise Unsupported(f"to_char() of {describe(value.type)} is not supported")
-    pattern = java_format(_constant_word(name, "pattern", args[1]))
-    return Typed(f"date_format({cast(value, TIMESTAMP).sql}, {spark_string(pattern)})", TEXT)
-
-
-def to_date(name: str, args: list[Typed]) -> Typed:
-    if len(args) != 2:
-        raise TypeMismatch("to_date() takes two arguments")
-    pattern = java_format(_constant_word(name, "pattern", args[1]))
-    return Typed(f"to_date({cast(args[0], TEXT).sql}, {spark_string(pattern)})", DATE)
-
-
-def to_timestamp(name: str, args: list[Typed]) -> Typed:
-    """Of a text and its pattern, or of seconds since 1970."""
-    if len(args) == 1:
-        return Typed(f"timestamp_seconds({cast(args[0], DOUBLE).sql})", TIMESTAMPTZ)
-    if len(args) != 2:
-        raise TypeMismatch("to_timestamp() takes one or two arguments")
-    pattern = java_format(_constant_word(name, "pattern", args[1]))
-    return Typed(f"to_timestamp({cast(args[0], TEXT).sql}, {spark_string(pattern)})", TIMESTAMPTZ)
 
 
 # --- time zones -------------------------------------------------------------------------------------------------

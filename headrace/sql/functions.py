@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Unsupported
-from headrace.sql import arrays, datetimes, jsonb, jsonb_paths, texts
+from headrace.sql import arrays, datetimes, jsonb, jsonb_paths, templates, texts
 from headrace.sql.casts import cast, printed
 from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
@@ -284,11 +284,11 @@ _HANDLERS: dict[str, Handler] = {
     "extract": datetimes.extract,
     "date_part": datetimes.date_part,
     "date_trunc": datetimes.date_trunc,
-    "to_char": datetimes.to_char,
-    "to_date": datetimes.to_date,
+    "to_char": templates.to_char,
+    "to_date": templates.to_date,
     "date_bin": datetimes.date_bin,
     "make_interval": datetimes.make_interval,
-    "to_timestamp": datetimes.to_timestamp,
+    "to_timestamp": templates.to_timestamp,
     "age": datetimes.age,
     **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),
     **dict.fromkeys(("gcd", "lcm"), _divisor),

@@ -48,9 +48,14 @@ def change(name: str, args: list[Typed]) -> Typed:
     insert = name == "jsonb_insert"
     options = {"insert": insert, "create": flag != "false", "after": insert and flag == "true"}
     # what is new is the same on every level, and is not a part of what the lambdas go through
-    body = _changed("_s", steps, "_n", 0, **options)
+    body = _in_container("set", _changed("_s", steps, "_n", 0, **options))
     changed = f"get(zip_with(array({value}), array({new}), (_s, _n) -> {body}), 0)"
     return Typed(f"CASE WHEN {value} IS NOT NULL AND {new} IS NOT NULL THEN {changed} END", JSONB)
+
+
+def _in_container(verb: str, body: str) -> str:
+    scalar = "NOT startswith(_s, '{') AND NOT startswith(_s, '[')"
+    return f"CASE WHEN {scalar} THEN raise_error('cannot {verb} path in scalar') ELSE {body} END"
 
 
 def _changed(value: str, steps: list[str], new: str, depth: int, *, insert: bool, create: bool, after: bool) -> str:
@@ -98,7 +103,7 @@ def _changed(value: str, steps: list[str], new: str, depth: int, *, insert: bool
 def remove_path(value: Typed, path: Typed) -> Typed:
     """``value #- path``"""
     value = cast(value, JSONB)
-    body = _removed("_s", _steps("#-", path), 0)
+    body = _in_container("delete", _removed("_s", _steps("#-", path), 0))
     return Typed(_let(value.sql, "_s", body), JSONB)
 
 

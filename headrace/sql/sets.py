@@ -14,7 +14,7 @@ from headrace.sql.casts import cast
 from headrace.sql.functions import call_function
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import BIGINT, BOOLEAN, INTEGER, JSONB, TEXT, Typed, is_integer
-from headrace.types import SqlType, array_of
+from headrace.types import SqlType, array_of, quote_spark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,10 @@ def spark_rows(name: str, arg: Typed | None, call: str, columns: list[tuple[str 
     if name == "posexplode" and kind == "map":
         triples = f"transform(map_entries({arg.sql}), (_e, _i) -> named_struct('0', _i, '1', _e.key, '2', _e.value))"
         return Rows(sql=triples, columns=columns)
-    if name == "inline" and len(columns) > 1:
+    if name == "inline" and kind == "array" and len(columns) == 1:
+        field, inner = arg.type.element.fields[0]
+        return Rows(sql=f"transform({arg.sql}, _e -> _e.{quote_spark(field)})", columns=[(field, inner)])
+    if name == "inline" and kind == "array":
         fields = ", ".join(f"`{n}`: {each.spark}" for n, (_, each) in enumerate(columns))
         return Rows(sql=f"CAST({arg.sql} AS ARRAY<STRUCT<{fields}>>)", columns=columns)
     return Rows(sql="", generator=call, columns=columns)

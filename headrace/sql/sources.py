@@ -173,7 +173,12 @@ class Sources:
         columns = [Output(name or alias.name, kind) for name, kind in rows.columns]
         if node.args.get("ordinality"):
             columns.append(Output("ordinality", SqlType("bigint")))
-        scope.add(Source(alias.name, renamed_in_full(node, columns), scalar=len(rows.columns) == 1), node)
+        outputs = renamed_in_full(node, columns)
+        names = [each.name for each in outputs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if function.this == ROWS_FROM and twice is not None:
+            raise unsupported(f'ROWS FROM with two columns named "{twice}"', node)
+        scope.add(Source(alias.name, outputs, scalar=len(rows.columns) == 1), node)
         return node
 
     def hidden_rows(self, call: exp.Anonymous, alias: str, node: exp.Select, scope: Scope) -> exp.Expression:

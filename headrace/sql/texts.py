@@ -227,7 +227,7 @@ def _quote(name: str, args: list[Typed]) -> Typed:
             f"CASE WHEN {plain} THEN {value} ELSE concat('\"', replace({value}, '\"', '\"\"'), '\"') END", TEXT
         )
     doubled = f"replace(replace({value}, '\\\\', '\\\\\\\\'), '\\'', '\\'\\'')"
-    quoted = f"concat(CASE WHEN contains({value}, '\\\\') THEN ' E' ELSE '' END, '\\'', {doubled}, '\\'')"
+    quoted = f"concat(CASE WHEN contains({value}, '\\\\') THEN 'E' ELSE '' END, '\\'', {doubled}, '\\'')"
     return Typed(f"coalesce({quoted}, 'NULL')" if name == "quote_nullable" else quoted, TEXT)
 
 

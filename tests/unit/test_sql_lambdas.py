@@ -133,6 +133,7 @@ def test_lambdas_may_be_kept_in_a_materialized_view_but_collations_of_spark_may_
 def test_a_relation_s_name_is_its_row():
     assert spark("SELECT u FROM u") == "SELECT named_struct('id', `u`.`id`, 'v', `u`.`v`) AS `u` FROM `u` AS `u`"
     assert spark("SELECT (u).* FROM u") == "SELECT `u`.`id` AS `id`, `u`.`v` AS `v` FROM `u` AS `u`"
+    assert "named_struct('f1', `u`.`id`, 'f2', `u`.`v`, 'f3', 1)" in spark("SELECT ROW(u.*, 1) FROM u")
     assert "(`u`.`id` IS NULL) AND (`u`.`v` IS NULL)" in spark("SELECT u IS NULL FROM u")
 
 
