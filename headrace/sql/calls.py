@@ -176,6 +176,8 @@ class Calls:
             raise unsupported("IGNORE NULLS", node)
         if isinstance(function, exp.Filter):
             clause, function = self._filter_clause(function), function.this
+        if function.expressions and isinstance(function.expressions[0], exp.Distinct):
+            raise unsupported("DISTINCT in a window function", node)
         result = self._aggregate(function)
         parts = []
         if node.args.get("partition_by"):
