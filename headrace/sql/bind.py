@@ -277,6 +277,7 @@ class _Binder(Sources):
 
     def _projections(self, node: exp.Select, scope: Scope) -> list[exp.Expression]:
         projections: list[exp.Expression] = []
+        rows: list[tuple[exp.Expression, WholeRow]] = []
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 projections += [exp.alias_(column, name, quoted=True) for name, column in scope.star(item)]
@@ -286,28 +287,33 @@ class _Binder(Sources):
             star = isinstance(item, exp.Dot) and isinstance(item.expression, exp.Star)
             name = label(item)
             value = item.this.unnest() if star else item.unalias()
-            bound = self._rows_beside(self.expression(value, scope), node, scope)
+            bound = self._rows_beside(self.expression(value, scope), node, scope, rows)
             if star or (generates(value) and isinstance(bound, WholeRow)):
                 projections += [exp.alias_(each, field, quoted=True) for field, each in fields_of(bound)]
             else:
                 projections.append(exp.alias_(bound, name, quoted=True, copy=False))
+        others = [call for item in projections for call in own_calls(item) if _returns_rows(call)]
+        if rows and len(rows) + len(others) > 1:  # they would have to run in step
+            call = rows[0][0]
+            raise unsupported(f"{call.this}(), which returns several columns, beside another such function", call)
         return projections
 
-    def _rows_beside(self, bound: exp.Expression, node: exp.Select, scope: Scope) -> exp.Expression:
+    def _rows_beside(
+        self, bound: exp.Expression, node: exp.Select, scope: Scope, known: list[tuple[exp.Expression, WholeRow]]
+    ) -> exp.Expression:
         """A call in the SELECT list that returns rows of several columns: one more source, and its row as the value."""
         for call in own_calls(bound):
-            if not (is_set_returning(call.this) or generates(call)):
-                continue
-            columns = Translator({}).rows_of(call).columns
-            if len(columns) == 1:
+            if not _returns_rows(call) or len(Translator({}).rows_of(call).columns) == 1:
                 continue
             items = [each.unalias() for each in node.expressions]
             if node.args.get("group") or node.args.get("having") or any(map(has_aggregate, items)):
                 raise unsupported(f"{call.this}() beside aggregates", call)
             if any(item.find(exp.Window) is not None for item in items):
                 raise unsupported(f"{call.this}() beside a window function", call)
-            alias = f"_g{len(scope.sources)}"
-            row = self.hidden_rows(call.copy(), alias, node, scope)
+            row = next((row.copy() for other, row in known if other == call), None)
+            if row is None:
+                row = self.hidden_rows(call.copy(), f"_g{len(scope.sources)}", node, scope)
+                known.append((call.copy(), row.copy()))
             if call is bound:
                 return row
             call.replace(row)
@@ -443,3 +449,7 @@ class _Binder(Sources):
             raise
         if found is not None:
             node.meta[FOUND] = found
+
+
+def _returns_rows(call: exp.Anonymous) -> bool:
+    return is_set_returning(call.this) or generates(call)

@@ -442,7 +442,7 @@ def fold(tree: exp.Expression) -> exp.Expression:
     return tree
 
 
-_RESERVED = frozenset(
+RESERVED = frozenset(
     """all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
     current_date current_time current_timestamp current_user default deferrable desc distinct do else end except false
     fetch for foreign from grant group having in initially intersect into lateral leading limit localtime
@@ -459,7 +459,7 @@ def _check_reserved(identifier: exp.Identifier) -> None:
         return  # AS takes any word
     if isinstance(parent, exp.Column) and identifier.arg_key == "this" and parent.args.get("table") is not None:
         return  # and so does a dot
-    if start is not None and identifier.name.lower() in _RESERVED:
+    if start is not None and identifier.name.lower() in RESERVED:
         raise SqlSyntaxError(f'syntax error at or near "{identifier.name}"', position=start + 1)
 
 

@@ -201,6 +201,7 @@ def _count_nulls(name: str, args: list[Typed]) -> Typed:
 def _divisor(name: str, args: list[Typed]) -> Typed:
     """gcd and lcm by Euclid's algorithm, which for two numbers of 64 bits takes at most 91 steps."""
     check_arity(name, args, 2)
+    args = [cast(arg, INTEGER) if arg.type is None else arg for arg in args]
     if not all(is_integer(arg.type) for arg in args):
         raise no_function(name, args)
     kind = common_type(name, [arg.type for arg in args])

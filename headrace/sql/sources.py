@@ -71,6 +71,9 @@ class Sources:
     def _source(self, node: exp.Expression, scope: Scope) -> exp.Expression:
         if isinstance(node, exp.Unnest):
             node = unnest_call(node)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Values):  # so sqlglot has it inside of parentheses
+            node.this.set("alias", node.args.get("alias"))
+            node = node.this
         if isinstance(node, exp.Lateral):
             return self._lateral(node, scope)
         if isinstance(node, exp.Subquery):
@@ -120,6 +123,8 @@ class Sources:
                 return self._aliased_join(node, scope)
             # (a JOIN b ON …): its sources are sources of this level
             node.set("this", self._nested_joins(node.this, scope))
+            if isinstance(node.this, exp.Values):
+                raise unsupported("a join in parentheses that starts with VALUES and has no alias", node)
             return node
         alias = require_alias(node, "subquery in FROM")
         # a subquery sees the CTEs but not the tables beside it

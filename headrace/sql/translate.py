@@ -376,6 +376,9 @@ class Translator(Subqueries):
         if isinstance(node, exp.Subquery):
             if isinstance(node.this, exp.Table):  # (a JOIN b ON …)
                 return f"({self._source(node.this, first=True)})"
+            if isinstance(node.this, exp.Subquery) and node.this.args.get("joins"):  # ((SELECT …) AS a JOIN b ON …)
+                joins = "".join(f" {self._join(join)}" for join in node.this.args["joins"])
+                return f"({self._source(node.this, first=True)}{joins})"
             return f"({self.query(node.this, self._settled(node.this))}){_alias(node)}"
         if isinstance(node, exp.Values):
             return f"(VALUES {self._rows(node, self._settled(node))}){_alias(node)}"

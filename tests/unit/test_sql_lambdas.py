@@ -161,6 +161,12 @@ def test_an_alias_of_a_join_hides_what_it_joins():
         bound("SELECT 1 FROM (t JOIN u ON true) AS j")
 
 
+def test_a_join_in_parentheses_may_start_with_a_query():
+    sql = spark("SELECT * FROM ((SELECT 1 AS n) AS a JOIN u ON u.id = a.n) CROSS JOIN t")
+    assert "FROM ((SELECT 1 AS `n`) AS `a` JOIN `u` AS `u` ON (`u`.`id` = `a`.`n`)) CROSS JOIN `t` AS `t`" in sql
+    assert bound("SELECT k.* FROM ((VALUES (1)) AS a (n) CROSS JOIN u) AS k").output == ("n", "id", "v")
+
+
 def test_collations():
     assert item('x COLLATE "C"') == "`t`.`x`"
     assert item('x COLLATE "UNICODE_CI"') == "(`t`.`x` COLLATE UNICODE_CI)"
