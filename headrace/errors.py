@@ -59,6 +59,10 @@ class AmbiguousColumn(UndefinedColumn):
     sqlstate = "42702"
 
 
+class UndefinedCollation(HeadraceError):
+    sqlstate = "42704"
+
+
 class UndefinedParameter(HeadraceError):
     sqlstate = "42704"
 

@@ -70,7 +70,7 @@ class SqlType:
     fields: tuple[tuple[str, SqlType], ...] = ()
 
     def __post_init__(self):
-        if self.name not in _SPARK and self.name not in ("numeric", "array", "struct"):
+        if self.name not in _SPARK and self.name not in ("numeric", "array", "struct", "map"):
             raise Unsupported(f"type {self.name} is not supported")
 
     @cached_property
@@ -85,6 +85,8 @@ class SqlType:
         if self.name == "struct":
             inner = ", ".join(f"{quote_spark(name)}: {kind.spark}" for name, kind in self.fields)
             return f"STRUCT<{inner}>"
+        if self.name == "map":
+            return f"MAP<{', '.join(kind.spark for _, kind in self.fields)}>"
         return _SPARK[self.name]
 
     @cached_property
@@ -97,6 +99,8 @@ class SqlType:
             return pa.list_(self.element.arrow)
         if self.name == "struct":
             return pa.struct([pa.field(name, kind.arrow) for name, kind in self.fields])
+        if self.name == "map":
+            return pa.map_(*(kind.arrow for _, kind in self.fields))
         return _ARROW[self.name]
 
     def __str__(self) -> str:
@@ -106,11 +110,15 @@ class SqlType:
             return f"{self.element}[]"
         if self.name == "struct":
             return "struct<" + ", ".join(f"{name} {kind}" for name, kind in self.fields) + ">"
+        if self.name == "map":
+            return f"map<{', '.join(str(kind) for _, kind in self.fields)}>"
         return self.name
 
     def to_json(self) -> Any:
         if self.name == "array":
             return {"array": self.element.to_json()}
+        if self.name == "map":
+            return {"map": [kind.to_json() for _, kind in self.fields]}
         if self.name == "struct":
             return {"struct": [[name, kind.to_json()] for name, kind in self.fields]}
         if self.name == "numeric" and self.precision is not None:
@@ -124,6 +132,8 @@ class SqlType:
         ((kind, value),) = data.items()
         if kind == "array":
             return array_of(SqlType.from_json(value))
+        if kind == "map":
+            return map_of(*map(SqlType.from_json, value))
         if kind == "struct":
             return SqlType("struct", fields=tuple((name, SqlType.from_json(inner)) for name, inner in value))
         return SqlType("numeric", precision=value[0], scale=value[1])
@@ -131,6 +141,11 @@ class SqlType:
 
 def array_of(element: SqlType) -> SqlType:
     return SqlType("array", element=element)
+
+
+def map_of(key: SqlType, value: SqlType) -> SqlType:
+    """A map is the result of a query or of a part of it; tables do not hold any."""
+    return SqlType("map", fields=(("key", key), ("value", value)))
 
 
 def quote_spark(name: str) -> str:
@@ -150,6 +165,8 @@ def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
     if isinstance(data, dict):
         if data["type"] == "array":
             return array_of(from_spark_json(data["elementType"]))
+        if data["type"] == "map":
+            return map_of(from_spark_json(data["keyType"]), from_spark_json(data["valueType"]))
         if data["type"] == "struct":
             return SqlType("struct", fields=tuple((f["name"], from_spark_json(f["type"])) for f in data["fields"]))
         raise Unsupported(f"type {data['type']} is not supported", hint="cast it to another type")
@@ -162,6 +179,8 @@ def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
     }  # fmt: skip
     if data in simple:
         return SqlType(simple[data])
+    if data.startswith("string collate "):
+        return SqlType("varchar")
     if data.startswith("interval") and "month" not in data and "year" not in data:
         return SqlType("interval")
     raise Unsupported(f"type {data} cannot be stored", hint="cast it to another type")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from headrace.engine.spark import translate_error
 from headrace.errors import HeadraceError, TypeMismatch, Unsupported
 from headrace.sql.oracle import AGGREGATE, GENERATOR, SCALAR, Argument, Found
-from headrace.types import from_spark_json
+from headrace.types import SqlType, from_spark_json
 
 KEPT = 1024
 """Answers that are remembered."""
@@ -75,19 +75,23 @@ class SparkFunctions:
             return _wrong_arguments(name, arguments, error)
         except PySparkException as error:
             return translate_error(error, f"the function {name}()")
-        if len(fields) != 1:
-            return Unsupported(f"function {name}(), which returns {len(fields)} columns, is not supported")
         kind = _kind(plan)
-        data_type = fields[0].dataType
-        try:
-            sql_type = from_spark_json(data_type.jsonValue())
-        except Unsupported:
-            return Unsupported(
-                f"function {name}(), which returns {data_type.simpleString()}, is not supported",
-                hint="Headrace has no such type",
-            )
-        exact = data_type.simpleString() == _simple(self._spark, sql_type.spark)
-        return Found(kind=kind, type=sql_type, exact=exact)
+        if len(fields) != 1 and kind != GENERATOR:
+            return Unsupported(f"function {name}(), which returns {len(fields)} columns, is not supported")
+        types = []
+        for field in fields:
+            try:
+                types.append(from_spark_json(field.dataType.jsonValue()))
+            except Unsupported:
+                return Unsupported(
+                    f"function {name}(), which returns {field.dataType.simpleString()}, is not supported",
+                    hint="Headrace has no such type",
+                )
+        if len(fields) > 1:
+            columns = tuple((field.name, each) for field, each in zip(fields, types, strict=True))
+            return Found(kind=kind, type=SqlType("struct", fields=columns), columns=columns)
+        exact = fields[0].dataType.simpleString() == _simple(self._spark, types[0].spark)
+        return Found(kind=kind, type=types[0], exact=exact)
 
     def _registered(self, name: str) -> bool:
         jvm = self._spark._jvm

@@ -16,6 +16,7 @@ from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll, column
 from headrace.plan.rules import simplify
 from headrace.sql.aggregates import is_aggregate, is_ordered_set
 from headrace.sql.bind import BoundQuery
+from headrace.sql.collations import spark_collation
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import position_of
 from headrace.sql.functions import VOLATILE
@@ -199,6 +200,8 @@ def _checked(expression: exp.Expression) -> exp.Expression:
             raise refuse("a subquery in an expression", node)
         if isinstance(node, exp.Window):
             raise refuse("a window function", node)
+        if isinstance(node, exp.Collate) and spark_collation(node.expression.name) is not None:
+            raise refuse(f'COLLATE "{node.expression.name}"', node, "its order may change with Spark's version")
         if isinstance(node, exp.Anonymous):
             _check_function(node)
     copy = expression.copy()

@@ -3,7 +3,7 @@
 The shell, the golden SQL tests and everything that speaks to PostgreSQL clients print through here, so that one value
 looks the same everywhere. NULL has no text; it is None, and the caller decides how to show it.
 
->>> from headrace.types import SqlType, array_of
+>>> from headrace.types import SqlType, array_of, map_of
 >>> render(True, SqlType("boolean"))
 't'
 >>> render([1, None, 3], array_of(SqlType("integer")))
@@ -11,6 +11,10 @@ looks the same everywhere. NULL has no text; it is None, and the caller decides 
 >>> kind = SqlType("struct", fields=(("id", SqlType("integer")), ("name", SqlType("varchar"))))
 >>> render({"id": 1, "name": "a b"}, kind)
 '(1,"a b")'
+
+>>> kind = map_of(SqlType("varchar"), SqlType("integer"))
+>>> render([("a", 1), ("b c", None)], kind)
+'{a:1,"b c":NULL}'
 
 Where Headrace's types differ from PostgreSQL's, so does the text:
 
@@ -49,6 +53,8 @@ def renderer(kind: SqlType) -> Callable[[Any], str]:
         return _array_renderer(kind.element)
     if kind.name == "struct":
         return _struct_renderer(kind.fields)
+    if kind.name == "map":
+        return _map_renderer(kind.fields[0][1], kind.fields[1][1])
     return _SIMPLE[kind.name]
 
 
@@ -181,6 +187,26 @@ def _struct_renderer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[Any],
         # Arrow gives a struct as a dict, Spark as a Row, which is a tuple.
         values = [value.get(name) for name, _ in columns] if isinstance(value, Mapping) else list(value)
         return "(" + ",".join(item(each, inner) for each, (_, inner) in zip(values, columns, strict=True)) + ")"
+
+    return whole
+
+
+def _map_renderer(key: SqlType, value: SqlType) -> Callable[[Any], str]:
+    """{key:value,…}, each quoted where an element of an array would be, or where it holds a colon."""
+    inner_key, inner_value = renderer(key), renderer(value)
+
+    def item(each: Any, inner: Callable[[Any], str]) -> str:
+        if each is None:
+            return "NULL"
+        text = inner(each)
+        if text and text.upper() != "NULL" and ":" not in text and not _NEEDS_QUOTES_IN_ARRAY.search(text):
+            return text
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    def whole(entries: Any) -> str:
+        # Arrow gives a map as a list of pairs, Spark as a dict.
+        pairs = entries.items() if isinstance(entries, Mapping) else entries
+        return "{" + ",".join(f"{item(k, inner_key)}:{item(v, inner_value)}" for k, v in pairs) + "}"
 
     return whole
 

@@ -191,7 +191,8 @@ def _array_agg(name: str, call: AggregateCall) -> Aggregate:
         )
         rows = f"array_sort({{}}, (_l, _r) -> CASE {comparisons} ELSE 0 END)"
     values = f"transform({rows}, _e -> _e.v)"
-    wrap = f"nullif({values}, CAST(array() AS {array_of(value.type).spark}))"
+    # not nullif(): there are types that Spark does not compare
+    wrap = f"CASE WHEN size({{}}) > 0 THEN {values} END"
     return Aggregate(call=f"{collect}(named_struct({row}))", type=array_of(value.type), wrap=wrap)
 
 

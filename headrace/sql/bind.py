@@ -4,6 +4,7 @@ A bound query says everything explicitly: stars are listed, columns carry their 
 condition, outputs their name, stored relations the schema ``public`` (so that no CTE can be meant). It prints as
 text that binds to itself, which is how a view's query is stored.
 
+>>> from headrace.catalog import Relation
 >>> from headrace.sql.dialect import parse_query
 >>> columns = (Column(name="a", type=SqlType("integer")),)
 >>> catalog = Catalog().add(Relation(id=1, name="t", kind="table", columns=columns))
@@ -13,12 +14,13 @@ text that binds to itself, which is how a view's query is stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
-from headrace.catalog import INDEX, SOURCE, VIEW, Catalog, Column, Relation
+from headrace.catalog import Catalog, Column
 from headrace.errors import (
     AmbiguousColumn,
     DuplicateRelation,
@@ -26,31 +28,30 @@ from headrace.errors import (
     SqlSyntaxError,
     TypeMismatch,
     UndefinedColumn,
-    UndefinedRelation,
-    Unsupported,
-    WrongObjectKind,
 )
 from headrace.sql.dialect import parse_query, print_sql
-from headrace.sql.expressions import position_of, unsupported
-from headrace.sql.grouping import check_grouping
+from headrace.sql.expressions import position_of, row_of, unsupported
+from headrace.sql.grouping import check_grouping, has_aggregate, own_calls
 from headrace.sql.labels import label
-from headrace.sql.names import SCHEMA, relation_name
-from headrace.sql.oracle import FOUND, Argument, FunctionOracle, is_constant, is_ours
+from headrace.sql.lambdas import bind_call, takes_lambda
+from headrace.sql.names import SCHEMA
+from headrace.sql.oracle import FOUND, Argument, FunctionOracle, generates, is_constant, is_ours
 from headrace.sql.recursion import check_recursive, refers_to
-from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full
+from headrace.sql.scope import Output, Scope, Source, renamed
+from headrace.sql.sets import is_set_returning
 from headrace.sql.shapes import (
     array_query,
+    fields_of,
     is_array_query,
-    is_query,
     meaning,
     name_windows,
     ordinal,
     plain_arguments,
-    require_alias,
-    unnest_call,
     wrapped,
 )
+from headrace.sql.sources import Sources
 from headrace.sql.translate import Translator
+from headrace.sql.tree import WholeRow
 from headrace.sql.typed import TEXT, widen
 from headrace.types import SqlType
 
@@ -162,7 +163,7 @@ def rename_relation(query_text: str, old: str, new: str) -> str:
 # --- the binder -------------------------------------------------------------------------------------------------
 
 
-class _Binder:
+class _Binder(Sources):
     def __init__(self, catalog: Catalog, *, inline_views: bool = True, functions: FunctionOracle | None = None):
         self.catalog = catalog
         self.functions = functions
@@ -262,7 +263,7 @@ class _Binder:
         where = node.args.get("where")
         if where is not None:
             where.set("this", self.expression(where.this, scope))
-        items = self._projections(node.expressions, scope)
+        items = self._projections(node, scope)
         node.set("expressions", items)
         self._group_by(node, scope)
         having = node.args.get("having")
@@ -274,17 +275,49 @@ class _Binder:
         kinds = Translator({}).types(node)
         return [Output(item.alias, kind or TEXT) for item, kind in zip(items, kinds, strict=True)]
 
-    def _projections(self, items: list[exp.Expression], scope: Scope) -> list[exp.Expression]:
+    def _projections(self, node: exp.Select, scope: Scope) -> list[exp.Expression]:
         projections: list[exp.Expression] = []
-        for item in items:
+        rows: list[tuple[exp.Expression, WholeRow]] = []
+        for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 projections += [exp.alias_(column, name, quoted=True) for name, column in scope.star(item)]
                 continue
             if isinstance(item, exp.Aliases):
                 raise unsupported("an alias with several names", item)
+            star = isinstance(item, exp.Dot) and isinstance(item.expression, exp.Star)
             name = label(item)
-            projections.append(exp.alias_(self.expression(item.unalias(), scope), name, quoted=True, copy=False))
+            value = item.this.unnest() if star else item.unalias()
+            bound = self._rows_beside(self.expression(value, scope), node, scope, rows)
+            if star or (generates(value) and isinstance(bound, WholeRow)):
+                projections += [exp.alias_(each, field, quoted=True) for field, each in fields_of(bound)]
+            else:
+                projections.append(exp.alias_(bound, name, quoted=True, copy=False))
+        others = [call for item in projections for call in own_calls(item) if _returns_rows(call)]
+        if rows and len(rows) + len(others) > 1:  # they would have to run in step
+            call = rows[0][0]
+            raise unsupported(f"{call.this}(), which returns several columns, beside another such function", call)
         return projections
+
+    def _rows_beside(
+        self, bound: exp.Expression, node: exp.Select, scope: Scope, known: list[tuple[exp.Expression, WholeRow]]
+    ) -> exp.Expression:
+        """A call in the SELECT list that returns rows of several columns: one more source, and its row as the value."""
+        for call in own_calls(bound):
+            if not _returns_rows(call) or len(Translator({}).rows_of(call).columns) == 1:
+                continue
+            items = [each.unalias() for each in node.expressions]
+            if node.args.get("group") or node.args.get("having") or any(map(has_aggregate, items)):
+                raise unsupported(f"{call.this}() beside aggregates", call)
+            if any(item.find(exp.Window) is not None for item in items):
+                raise unsupported(f"{call.this}() beside a window function", call)
+            row = next((row.copy() for other, row in known if other == call), None)
+            if row is None:
+                row = self.hidden_rows(call.copy(), f"_g{len(scope.sources)}", node, scope)
+                known.append((call.copy(), row.copy()))
+            if call is bound:
+                return row
+            call.replace(row)
+        return bound
 
     # --- clauses --------------------------------------------------------------------------------------------------
 
@@ -360,207 +393,13 @@ class _Binder:
             inner = "count" if isinstance(clause, exp.Fetch) else "expression"
             value = clause.args.get(inner) if clause is not None else None
             if isinstance(value, exp.Expression) and not isinstance(value, exp.Var):
+                if value.find(exp.Query) is not None:
+                    raise unsupported(f"{key.upper()} with a subquery", value)
                 if value.find(exp.Column) is not None:
                     raise SqlSyntaxError(
                         f"argument of {key.upper()} must not contain variables", position=position_of(value)
                     )
                 clause.set(inner, self.expression(value, Scope()))
-
-    # --- FROM -----------------------------------------------------------------------------------------------------
-
-    def _sources(self, node: exp.Select, scope: Scope) -> None:
-        clause = node.args.get("from_")
-        if clause is not None:
-            clause.set("this", self._source(clause.this, scope))
-        for join in node.args.get("joins") or []:
-            self._join(join, scope)
-
-    def _join(self, join: exp.Join, scope: Scope) -> None:
-        before = list(scope.sources)
-        join.set("this", self._source(join.this, scope))
-        after = [source for source in scope.sources if source not in before]
-        using = join.args.get("using")
-        if join.method.upper() == "NATURAL":
-            left = {c.name for source in before for c in source.columns if not c.hidden}
-            right = [c.name for source in after for c in source.columns if not c.hidden]
-            using = [exp.to_identifier(name, quoted=True) for name in right if name in left]
-            join.set("method", None)
-            if not using:
-                join.set("kind", "CROSS")
-        elif join.method:
-            raise unsupported(f"{join.method} JOIN", join)
-        if using:
-            join.set("using", None)
-            join.set("on", scope.merge([each.name for each in using], join.side.upper(), before, after))
-        elif join.args.get("on") is not None:
-            join.set("on", self.expression(join.args["on"], scope))
-
-    def _source(self, node: exp.Expression, scope: Scope) -> exp.Expression:
-        if isinstance(node, exp.Unnest):
-            node = unnest_call(node)
-        if isinstance(node, exp.Lateral):
-            return self._lateral(node, scope)
-        if isinstance(node, exp.Subquery):
-            return self._subquery(node, scope)
-        if isinstance(node, exp.Values):
-            columns = self._values(node, Scope(parent=scope.parent, ctes=scope.ctes))
-            alias = require_alias(node, "VALUES in FROM")
-            scope.add(Source(alias, renamed_in_full(node, columns)), node)
-            return node
-        if not isinstance(node, exp.Table):
-            raise unsupported(f"{type(node).__name__} in FROM", node)
-        if isinstance(node.this, exp.Anonymous):
-            return self._function(node, scope)
-        if not isinstance(node.this, exp.Identifier):
-            raise unsupported("ROWS FROM" if node.args.get("rows_from") else "this in FROM", node)
-        self._as_of(node)
-        return self._table(node, scope)
-
-    def _lateral(self, node: exp.Lateral, scope: Scope) -> exp.Expression:
-        if isinstance(node.this, exp.Anonymous):
-            table = exp.Table(this=node.this, alias=node.args.get("alias"), ordinality=node.args.get("ordinality"))
-            return self._function(table, scope)
-        if isinstance(node.this, exp.Unnest):
-            unnest = node.this
-            unnest.set("alias", node.args.get("alias"))
-            return self._function(unnest_call(unnest), scope)
-        if not isinstance(node.this, exp.Subquery):
-            raise unsupported("this use of LATERAL", node)
-        alias = require_alias(node, "subquery in FROM")
-        inner, columns = self.query(node.this.this, scope)
-        node.set("this", inner)
-        scope.add(Source(alias, renamed(node, columns)), node)
-        return exp.Lateral(this=exp.Subquery(this=inner), alias=node.args["alias"])
-
-    def _subquery(self, node: exp.Subquery, scope: Scope) -> exp.Expression:
-        if isinstance(node.this, (exp.Table, exp.Subquery)) and not is_query(node.this):
-            # (a JOIN b ON …): its sources are sources of this level
-            if node.args.get("alias") is not None:
-                raise unsupported("an alias for a join in parentheses", node)
-            node.set("this", self._nested_joins(node.this, scope))
-            return node
-        alias = require_alias(node, "subquery in FROM")
-        # a subquery sees the CTEs but not the tables beside it
-        inner, columns = self.query(node.this, Scope(parent=scope.parent, ctes=scope.ctes))
-        bound = exp.Subquery(this=inner, alias=node.args["alias"])
-        for key in ("pivots", "sample"):
-            if node.args.get(key):
-                raise unsupported(key.upper(), node)
-        scope.add(Source(alias, renamed(bound, columns)), node)
-        return bound
-
-    def _nested_joins(self, node: exp.Expression, scope: Scope) -> exp.Expression:
-        joins = node.args.get("joins") or []
-        node.set("joins", None)
-        bound = self._source(node, scope)
-        bound.set("joins", joins)
-        for join in joins:
-            self._join(join, scope)
-        return bound
-
-    def _function(self, node: exp.Table, scope: Scope) -> exp.Expression:
-        function = self.expression(node.this, scope)
-        rows = Translator({}).rows_of(function)
-        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(function.this, quoted=True))
-        node.set("alias", alias)
-        if alias.this is None:
-            alias.set("this", exp.to_identifier(function.this, quoted=True))
-        node.set("this", function)
-        # the alias of a function that returns one column names that column, too
-        columns = [Output(name or alias.name, kind) for name, kind in rows.columns]
-        if node.args.get("ordinality"):
-            columns.append(Output("ordinality", SqlType("bigint")))
-        scope.add(Source(alias.name, renamed_in_full(node, columns), scalar=len(rows.columns) == 1), node)
-        return node
-
-    def _as_of(self, node: exp.Table) -> None:
-        version = node.args.get("version")
-        self._reads += 1
-        moment = None
-        if version is not None:
-            if version.args.get("kind") != "AS OF" or not isinstance(version.expression, exp.Literal):
-                raise Unsupported(
-                    "FOR SYSTEM_TIME is only supported as FOR SYSTEM_TIME AS OF <epoch or timestamp constant>",
-                    position=position_of(node),
-                )
-            moment = version.expression.name
-            node.set("version", None)
-        if self._reads > 1 and moment != self.as_of:
-            raise Unsupported(
-                "FOR SYSTEM_TIME AS OF must be the same for all tables of a query", position=position_of(node)
-            )
-        self.as_of = moment
-
-    def _table(self, node: exp.Table, scope: Scope) -> exp.Expression:
-        position = position_of(node)
-        parts = [part.name for part in node.parts]
-        name = relation_name(parts, position)
-        alias = node.alias or name
-        if node.args.get("alias") is None:
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-        relation, columns = self.catalog.find(name), scope.cte(name) if len(parts) == 1 else None
-        if node.args.get("sample") and (columns is not None or (relation is not None and relation.kind == VIEW)):
-            raise unsupported("TABLESAMPLE of something else than a table or materialized view", node)
-        if columns is not None:
-            scope.add(Source(alias, renamed(node, columns)), node)
-            return node
-        if relation is None:
-            raise UndefinedRelation(
-                f'relation "{name}" does not exist',
-                position=position,
-                hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is",
-            )
-        if relation.kind in (SOURCE, INDEX):
-            raise WrongObjectKind(
-                f'"{name}" is {"an" if relation.kind == INDEX else "a"} {relation.kind}, which cannot be queried',
-                hint="query what it is on; the index is used where it helps" if relation.kind == INDEX else None,
-                position=position,
-            )
-        if not self._views:
-            self.depends_on.setdefault(relation.id)
-        if relation.kind == VIEW:
-            return self._view(node, relation, alias, scope)
-        self.relations.setdefault(relation.id)
-        columns = [Output(column.name, column.type, column.hidden) for column in relation.columns]
-        bound = exp.Table(
-            this=exp.to_identifier(name, quoted=True),
-            db=exp.to_identifier(SCHEMA, quoted=True),
-            alias=node.args["alias"],
-        )
-        for key, value in node.args.items():
-            if key not in ("this", "db", "catalog", "alias", "joins", "sample", "only") and value:
-                raise unsupported(key.upper(), node)
-        bound.set("sample", node.args.get("sample"))
-        scope.add(Source(alias, renamed(bound, columns)), node)
-        return bound
-
-    def _view(self, node: exp.Table, relation: Relation, alias: str, scope: Scope) -> exp.Expression:
-        if relation.name in self._views:
-            raise Unsupported(f'view "{relation.name}" is defined by itself')
-        self._views.append(relation.name)
-        try:
-            inner, columns = self.query(parse_query(relation.query or ""), Scope())
-        except HeadraceError as error:
-            error.position = position_of(node)  # not the position in the view's text
-            raise
-        finally:
-            self._views.pop()
-        visible = relation.visible_columns
-        outputs = [Output(c.name, column.type) for c, column in zip(visible, columns, strict=True)]
-        if not self.inline_views and not self._views:
-            bound: exp.Expression = exp.Table(
-                this=exp.to_identifier(relation.name, quoted=True),
-                db=exp.to_identifier(SCHEMA, quoted=True),
-                alias=node.args["alias"],
-            )
-            scope.add(Source(alias, renamed(bound, outputs)), node)
-            return bound
-        bound = exp.Subquery(this=inner, alias=node.args["alias"])
-        if not node.args["alias"].args.get("columns") and [c.name for c in columns] != [c.name for c in visible]:
-            names = [exp.to_identifier(column.name, quoted=True) for column in visible]
-            bound.args["alias"].set("columns", names)
-        scope.add(Source(alias, renamed(bound, outputs)), node)
-        return bound
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -572,6 +411,11 @@ class _Binder:
             return node
         if isinstance(node, exp.Query):
             return self.query(node, scope)[0]
+        if row_of(node) is not None:
+            node.set("expressions", [part for each in node.expressions for part in self._row_parts(each, scope)])
+        if takes_lambda(node):
+            bind_call(node, partial(self._with_variables, scope), lambda each: Translator({}).value(each).type)
+            return node
         if is_array_query(node):
             return self.expression(array_query(node), scope)
         for key, value in list(node.args.items()):
@@ -583,6 +427,14 @@ class _Binder:
         if isinstance(node, exp.Anonymous) and self.functions is not None and not is_ours(node.this):
             self._ask(node, self.functions)
         return node
+
+    def _row_parts(self, node: exp.Expression, scope: Scope) -> list[exp.Expression]:
+        """A part of ROW(…); t.* stands for all columns of t."""
+        star = isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+        return [column for _, column in scope.star(node)] if star else [node]
+
+    def _with_variables(self, scope: Scope, node: exp.Expression, variables: Mapping[str, SqlType]) -> exp.Expression:
+        return self.expression(node, Scope(parent=scope, variables=dict(variables)) if variables else scope)
 
     def _ask(self, node: exp.Anonymous, functions: FunctionOracle) -> None:
         """A function that Headrace does not define: what does Spark say?"""
@@ -597,3 +449,7 @@ class _Binder:
             raise
         if found is not None:
             node.meta[FOUND] = found
+
+
+def _returns_rows(call: exp.Anonymous) -> bool:
+    return is_set_returning(call.this) or generates(call)

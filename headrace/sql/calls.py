@@ -15,9 +15,10 @@ from headrace.sql import aggregates, functions
 from headrace.sql.aggregates import AggregateCall, OrderKey
 from headrace.sql.casts import cast
 from headrace.sql.intervals import spark_interval
+from headrace.sql.lambdas import takes_lambda, translate_call
 from headrace.sql.oracle import AGGREGATE, GENERATOR, found_for
 from headrace.sql.positions import name_of, position_of, unsupported
-from headrace.sql.sets import Rows, is_set_returning, set_rows
+from headrace.sql.sets import ROWS_FROM, Rows, is_set_returning, rows_from, set_rows, spark_rows
 from headrace.sql.typed import DATE, INTEGER, TIMESTAMP, Typed
 
 
@@ -36,6 +37,8 @@ class Calls:
 
     def _call(self, node: exp.Anonymous) -> Typed:
         name = node.this
+        if takes_lambda(node):
+            return translate_call(self, node)
         if aggregates.is_aggregate(name):
             return self._aggregate(node).finish()
         if aggregates.is_window_function(name):
@@ -55,7 +58,22 @@ class Calls:
             return Typed(found.wrap(f"{name}({', '.join(self.text(arg) for arg in node.expressions)})"), found.type)
         if not functions.is_scalar(name):
             raise unsupported(f"function {name}()", node)
+        if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
+            return self._named_arguments(node)
         return functions.call_function(name, [self.value(arg) for arg in node.expressions])
+
+    def _named_arguments(self, node: exp.Anonymous) -> Typed:
+        """f(1, c => 3): with the default, which is 0, for what is not given."""
+        known = functions.PARAMETERS.get(node.this)
+        if known is None:
+            raise unsupported(f"a named argument of {node.this}()", node)
+        values: dict[str, Typed] = {}
+        for number, arg in enumerate(node.expressions):
+            name = arg.this.name if isinstance(arg, exp.Kwarg) else known[number : number + 1][0]
+            if name not in known or name in values:
+                raise TypeMismatch(f"function {node.this}() takes no argument {name} here", position=position_of(arg))
+            values[name] = self.value(arg.expression if isinstance(arg, exp.Kwarg) else arg)
+        return functions.call_function(node.this, [values.get(name, Typed("0", INTEGER)) for name in known])
 
     def _generator(self, node: exp.Anonymous) -> Typed:
         """A set-returning function as Spark's generator, which can only stand alone in a SELECT list."""
@@ -70,8 +88,20 @@ class Calls:
     def rows_of(self, node: exp.Anonymous) -> Rows:
         """The rows that a set-returning function stands for."""
         found = found_for(node)
-        if found is not None and found.kind == GENERATOR and node.this == "explode":
-            return Rows(sql=self.text(node.expressions[0]), columns=[(None, found.type)])
+        if found is not None and found.kind == GENERATOR:
+            args = [self.value(each) for each in node.expressions]
+            call = f"{node.this}({', '.join(each.sql for each in args)})"
+            return spark_rows(node.this, args[0] if args else None, call, list(found.columns) or [(None, found.type)])
+        if node.this == ROWS_FROM:
+            parts = [self.rows_of(each) for each in node.expressions]
+            opaque = next((each for each, part in zip(node.expressions, parts, strict=True) if part.generator), None)
+            if opaque is not None:
+                raise unsupported(f"{opaque.this}() in ROWS FROM", opaque)
+            named = [
+                dataclasses.replace(part, columns=[(name or each.this, kind) for name, kind in part.columns])
+                for each, part in zip(node.expressions, parts, strict=True)
+            ]
+            return rows_from(named)
         if not is_set_returning(node.this):
             raise unsupported(f"function {node.this}() in FROM", node)
         return set_rows(node.this, [self.raw(arg) for arg in node.expressions])
@@ -146,6 +176,8 @@ class Calls:
             raise unsupported("IGNORE NULLS", node)
         if isinstance(function, exp.Filter):
             clause, function = self._filter_clause(function), function.this
+        if function.expressions and isinstance(function.expressions[0], exp.Distinct):
+            raise unsupported("DISTINCT in a window function", node)
         result = self._aggregate(function)
         parts = []
         if node.args.get("partition_by"):

@@ -106,12 +106,41 @@ def _exact_literal(text: str) -> Typed | None:
 
 
 def _array_literal(text: str, target: SqlType) -> Typed:
-    """'{1,2,NULL,"a b"}', one level deep."""
+    """'{1,2,NULL,"a b"}', or '{{1,2},{3,4}}'"""
     body = text.strip()
-    if target.element.name in ("array", "struct") or not (body.startswith("{") and body.endswith("}")):
+    if target.element.name == "struct" or not (body.startswith("{") and body.endswith("}")):
         raise Unsupported(f"the array constant '{text}' is not supported", hint="use ARRAY[…]")
-    elements = [cast(Typed("NULL", None, literal=item), target.element) for item in split_array(body)]
-    return Typed(f"CAST(array({', '.join(element.sql for element in elements)}) AS {target.spark})", target)
+    if body.startswith("{{") and target.element.name != "array":  # PostgreSQL's types do not count dimensions
+        target = SqlType("array", element=target)
+    items = _inner_arrays(body) if target.element.name == "array" else split_array(body)
+    elements = [cast(Typed("NULL", None, literal=item), target.element) for item in items]
+    kind = SqlType("array", element=elements[0].type) if elements and target.element.name == "array" else target
+    return Typed(f"CAST(array({', '.join(element.sql for element in elements)}) AS {kind.spark})", kind)
+
+
+def _inner_arrays(body: str) -> list[str]:
+    """The arrays in an array's text: '{1,2}' and '{3,4}' of '{{1,2},{3,4}}'."""
+    found, depth, quoted, start = [], 0, False, 0
+    for position, character in enumerate(body):
+        if character == '"' and body[position - 1] != "\\":
+            quoted = not quoted
+        elif not quoted and character == "{":
+            depth += 1
+            start = position if depth == 2 else start
+        elif not quoted and character == "}":
+            depth -= 1
+            if depth == 1:
+                found.append(body[start : position + 1])
+    return found
+
+
+def array_text(items: list[str]) -> str:
+    """PostgreSQL's text form of an array of strings; the inverse of split_array.
+
+    >>> array_text(["a", 'b"c'])
+    '{"a","b\\\\"c"}'
+    """
+    return "{" + ",".join('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items) + "}"
 
 
 def split_array(body: str) -> list[str | None]:
@@ -203,7 +232,54 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
         return f"concat('\\\\x', lower(hex({sql})))"
     if kind.name == "jsonb":
         return sql
+    if kind.name in ("array", "struct", "map"):
+        return _nested_text(value)
     raise Unsupported(f"a cast from {kind} to text is not supported")
+
+
+def _nested_text(value: Typed, depth: int = 0) -> str:
+    """An array, struct or map as PostgreSQL prints it; see headrace.serving.render, which does the same in Python."""
+    kind, sql = value.type, value.sql
+
+    def item(inner: Typed, special: str, missing: str, *, double: bool = False) -> str:
+        nested = inner.type.name in ("array", "struct", "map")
+        text = _nested_text(inner, depth + 1) if nested else printed(inner)
+        if kind.name == "array" and inner.type.name == "array":
+            return f"coalesce({text}, '{missing}')"
+        quote = f"CASE WHEN {text} = '' OR upper({text}) = 'NULL' OR {text} RLIKE '{special}'"
+        if double:  # a struct tells NULL from its name, and doubles its quotes
+            quote = f"CASE WHEN {text} = '' OR {text} RLIKE '{special}'"
+            escaped = f"replace(replace({text}, '\\\\', '\\\\\\\\'), '\"', '\"\"')"
+        else:
+            escaped = f"replace(replace({text}, '\\\\', '\\\\\\\\'), '\"', '\\\\\"')"
+        return f"coalesce({quote} THEN concat('\"', {escaped}, '\"') ELSE {text} END, '{missing}')"
+
+    name = f"_t{depth}"
+    if kind.name == "array":
+        each = item(Typed(name, kind.element), _SPECIAL_IN_ARRAY, "NULL")
+        return f"concat('{{', array_join(transform({sql}, {name} -> {each}), ','), '}}')"
+    if kind.name == "map":
+        key, content = (item(Typed(f"{name}.{part}", each), _SPECIAL_IN_MAP, "NULL") for part, each in kind.fields)
+        pairs = f"transform(map_entries({sql}), {name} -> concat({key}, ':', {content}))"
+        return f"concat('{{', array_join({pairs}, ','), '}}')"
+    fields = [
+        item(Typed(f"{sql}.{quote_spark(field)}", each), _SPECIAL_IN_STRUCT, "", double=True)
+        for field, each in kind.fields
+    ]
+    joined = ", ',', ".join(fields)
+    return f"CASE WHEN {sql} IS NOT NULL THEN concat('(', {joined}, ')') END"
+
+
+_SPECIAL_IN_ARRAY = r'[{},"\\\\\\s]'
+_SPECIAL_IN_MAP = r'[{},:"\\\\\\s]'
+_SPECIAL_IN_STRUCT = r'[(),"\\\\\\s]'
+
+
+def printed(value: Typed) -> str:
+    """As concat() and its like print a value: with the type's output function, which for booleans is t and f."""
+    if value.type == BOOLEAN:
+        return f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
+    return cast(value, TEXT).sql
 
 
 def _strip(sql: str) -> str:
@@ -270,6 +346,15 @@ def _to_struct(value: Typed, target: SqlType) -> str | None:
     return f"CASE WHEN {value.sql} IS NOT NULL THEN named_struct({', '.join(parts)}) END"
 
 
+def _to_map(value: Typed, target: SqlType) -> str | None:
+    if value.type.name != "map":
+        return None
+    (_, key), (_, content) = value.type.fields
+    (_, new_key), (_, new_content) = target.fields
+    keys = f"transform_keys({value.sql}, (_k, _v) -> {cast(Typed('_k', key), new_key).sql})"
+    return f"transform_values({keys}, (_k, _v) -> {cast(Typed('_v', content), new_content).sql})"
+
+
 _CASTS: dict[str, _Cast] = {
     "boolean": _to_boolean,
     "smallint": _to_integer,
@@ -287,6 +372,7 @@ _CASTS: dict[str, _Cast] = {
     "jsonb": _to_jsonb,
     "array": _to_array,
     "struct": _to_struct,
+    "map": _to_map,
 }
 
 

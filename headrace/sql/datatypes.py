@@ -73,6 +73,8 @@ def _name(data_type: exp.Expression) -> str:
     kind = data_type.this
     if not isinstance(kind, exp.DType) or kind is _D.USERDEFINED:
         return data_type.sql("postgres").lower().strip('"')
+    if any(not isinstance(each, exp.DataTypeParam) for each in data_type.expressions):  # map<…> and its like
+        return kind.value.lower()
     return kind.value.lower() + (f"({', '.join(map(str, _parameters(data_type)))})" if data_type.expressions else "")
 
 

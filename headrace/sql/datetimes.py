@@ -1,7 +1,7 @@
-"""Dates and times: extract, date_trunc, to_char and AT TIME ZONE.
+"""Dates and times: extract, date_trunc, AT TIME ZONE, generate_series.
 
->>> java_format("YYYY-MM-DD HH24:MI")
-"yyyy'-'MM'-'dd' 'HH':'mm"
+>>> zone(Typed("NULL", None, literal="europe/paris"))
+'Europe/Paris'
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
     DATE,
     DOUBLE,
+    INTEGER,
     INTERVAL,
-    TEXT,
+    NUMERIC,
     TIMESTAMP,
     TIMESTAMPTZ,
     Typed,
     describe,
+    digits,
     is_integer,
     is_moment,
     numeric,
@@ -48,6 +50,12 @@ _FIELDS = {
     "decade": "CAST(floor(extract(YEAR FROM {0}) / 10) AS INT)",
     "century": "CAST(ceil(extract(YEAR FROM {0}) / 100) AS INT)",
     "millennium": "CAST(ceil(extract(YEAR FROM {0}) / 1000) AS INT)",
+    # days since the beginning of 4713 BC
+    "julian": "(unix_date(CAST({0} AS DATE)) + 2440588)",
+    # UTC, always
+    "timezone": "0",
+    "timezone_hour": "0",
+    "timezone_minute": "0",
 }
 _ALIASES = {
     "years": "year",
@@ -70,6 +78,7 @@ _DATE_FIELDS = (
     "decade",
     "century",
     "millennium",
+    "julian",
 )
 _INTERVAL_FIELDS = ("day", "hour", "minute", "second", "milliseconds", "microseconds")
 
@@ -94,6 +103,10 @@ def _field(name: str, args: list[Typed]) -> Typed:
         raise Unsupported(f"{name}({field}) is not supported")
     if (value.type == DATE and field not in _DATE_FIELDS) or (value.type == INTERVAL and field not in _INTERVAL_FIELDS):
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
+    if field.startswith("timezone") and value.type != TIMESTAMPTZ:
+        raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
+    if field == "julian" and value.type != DATE:
+        raise Unsupported("extract(julian) is only supported for dates")
     kind = _FIELD_TYPES.get(field, numeric(10, 0))
     return Typed(f"CAST({_FIELDS[field].format(value.sql)} AS {kind.spark})", kind)
 
@@ -122,21 +135,45 @@ def date_part(name: str, args: list[Typed]) -> Typed:
 _TRUNCATED = ("microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year")
 
 
+_LONG = {"decade": (10, 0), "century": (100, 1), "millennium": (1000, 1)}
+"""How many years, and the number of the first one of them."""
+
+
 def date_trunc(name: str, args: list[Typed]) -> Typed:
-    if len(args) != 2:
-        raise Unsupported("date_trunc() with a time zone is not supported", hint="use AT TIME ZONE")
+    if not 2 <= len(args) <= 3:
+        raise TypeMismatch("date_trunc() takes two or three arguments")
     field = _constant_word(name, "field", args[0]).lower()
     field = _ALIASES.get(field, field)
-    if field not in _TRUNCATED:
+    if field not in _TRUNCATED and field not in _LONG:
         raise Unsupported(f"date_trunc('{field}', …) is not supported")
     value = args[1]
     if value.type is None or value.type == DATE:
         value = cast(value, TIMESTAMPTZ)
+    if value.type == INTERVAL and field in _INTERVAL_UNITS:
+        unit = f"{_INTERVAL_UNITS[field]}"
+        rest = f"pmod(unix_micros({_EPOCH} + {value.sql}), {unit})"
+        return Typed(f"({value.sql} - make_dt_interval(0, 0, 0, CAST({rest} AS DECIMAL(18,0)) * 0.000001BD))", INTERVAL)
     if not is_moment(value.type):
-        raise Unsupported(f"date_trunc() of {describe(value.type)} is not supported")
+        raise Unsupported(f"date_trunc('{field}', …) of {describe(value.type)} is not supported")
+    if len(args) == 3:
+        if value.type != TIMESTAMPTZ:
+            raise TypeMismatch(f"function date_trunc(unknown, {value.type}, unknown) does not exist")
+        return at_time_zone(date_trunc(name, [args[0], at_time_zone(value, args[2])]), args[2])
+    if field in _LONG:
+        years, first = _LONG[field]
+        year = f"extract(YEAR FROM {value.sql})"
+        start = (
+            f"make_timestamp_ntz(CAST(floor(({year} - {first}) / {years}) * {years} + {first} AS INT), 1, 1, 0, 0, 0)"
+        )
+        return cast(Typed(start, TIMESTAMP), value.type)
     unit = {"microseconds": "MICROSECOND", "milliseconds": "MILLISECOND"}.get(field, field.upper())
     truncated = Typed(f"date_trunc('{unit}', {cast(value, TIMESTAMPTZ).sql})", TIMESTAMPTZ)
     return cast(truncated, value.type)
+
+
+_INTERVAL_UNITS = {
+    "day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "milliseconds": 1_000,
+}  # fmt: skip
 
 
 def date_bin(name: str, args: list[Typed]) -> Typed:
@@ -155,59 +192,38 @@ def date_bin(name: str, args: list[Typed]) -> Typed:
     return Typed(moved, kind)
 
 
+INTERVAL_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
+
+
 def make_interval(name: str, args: list[Typed]) -> Typed:
-    raise Unsupported("make_interval() is not supported", hint="multiply an interval: n * INTERVAL '1 day'")
+    """make_interval(years, months, weeks, days, hours, mins, secs), all optional; years and months are constants."""
+    if len(args) > len(INTERVAL_PARTS):
+        raise TypeMismatch("make_interval() takes at most seven arguments")
+    parts = dict(zip(INTERVAL_PARTS, args, strict=False))
+    months = 12 * _whole(parts.pop("years", None)) + _whole(parts.pop("months", None))
+    weeks, days, hours, mins = (
+        cast(parts[part], INTEGER).sql if part in parts else "0" for part in ("weeks", "days", "hours", "mins")
+    )
+    seconds = f"CAST({parts['secs'].sql} AS DECIMAL(18,6))" if "secs" in parts else "0"
+    return Typed(f"make_dt_interval({weeks} * 7 + {days}, {hours}, {mins}, {seconds})", INTERVAL, months=months)
 
 
-# --- to_char and back -------------------------------------------------------------------------------------------
-
-_PATTERNS = {
-    "YYYY": "yyyy", "YY": "yy", "MM": "MM", "FMMM": "M", "DD": "dd", "FMDD": "d", "DDD": "DDD", "HH24": "HH",
-    "FMHH24": "H", "HH12": "hh", "HH": "hh", "FMHH12": "h", "MI": "mm", "FMMI": "m", "SS": "ss", "FMSS": "s",
-    "MS": "SSS", "US": "SSSSSS", "AM": "a", "PM": "a", "Mon": "MMM", "FMMonth": "MMMM", "TMMonth": "MMMM", "Dy": "EEE",
-    "FMDay": "EEEE", "TMDay": "EEEE", "Q": "Q",
-}  # fmt: skip
-# Patterns of PostgreSQL's that must not be taken for a shorter one (Month is padded with blanks to nine characters).
-_REFUSED = ("Month", "MONTH", "month", "Day", "DAY", "day", "MON", "mon", "DY", "dy", "IYYY", "IYY", "IY", "IW", "IDDD",
-            "ID", "WW", "YYY", "Y,YYY", "SSSSS", "SSSS", "DDth", "TZH", "TZM", "TZ", "OF", "CC", "RM")  # fmt: skip
-_CASELESS = ("YYYY", "YY", "MM", "DDD", "DD", "HH24", "HH12", "HH", "MI", "SS", "MS", "US")
-_WORDS = sorted({*_PATTERNS, *_REFUSED, *_CASELESS, *map(str.lower, _CASELESS)}, key=len, reverse=True)
-_TOKEN = re.compile("|".join(map(re.escape, _WORDS)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
+def _whole(value: Typed | None) -> int:
+    if value is None:
+        return 0
+    text = value.sql.removeprefix("(- ").removesuffix(")")
+    if not text.isdigit():
+        raise Unsupported(
+            "make_interval() with months or years that are not constants is not supported",
+            hint="months have no fixed length; use days",
+        )
+    return -int(text) if value.sql.startswith("(- ") else int(text)
 
 
-def java_format(pattern: str) -> str:
-    """The pattern of to_char() as Java's; letters that are no pattern are refused, the rest is quoted."""
-    out: list[str] = []
-    literal = ""
-    for token in _TOKEN.findall(pattern):
-        known = _PATTERNS.get(token) or _PATTERNS.get(token.upper() if token.upper() in _CASELESS else "")
-        if known is None and token[0].isalpha():
-            raise Unsupported(f'the pattern "{token}" of to_char() is not supported')
-        if known is None:
-            literal += token.strip('"').replace("'", "''")
-            continue
-        if literal:
-            out.append(f"'{literal}'")
-            literal = ""
-        out.append(known)
-    return "".join([*out, f"'{literal}'"] if literal else out)
-
-
-def to_char(name: str, args: list[Typed]) -> Typed:
-    if len(args) != 2:
-        raise TypeMismatch("to_char() takes two arguments")
-    value = args[0]
-    if not is_moment(value.type):
-        raise Unsupported(f"to_char() of {describe(value.type)} is not supported")
-    pattern = java_format(_constant_word(name, "pattern", args[1]))
-    return Typed(f"date_format({cast(value, TIMESTAMP).sql}, {spark_string(pattern)})", TEXT)
-
-
-def to_date(name: str, args: list[Typed]) -> Typed:
-    if len(args) != 2:
-        raise TypeMismatch("to_date() takes two arguments")
-    pattern = java_format(_constant_word(name, "pattern", args[1]))
-    return Typed(f"to_date({cast(args[0], TEXT).sql}, {spark_string(pattern)})", DATE)
+def age(name: str, args: list[Typed]) -> Typed:
+    raise Unsupported(
+        f"{name}() is not supported", hint="its result has months, which an interval here has not; subtract instead"
+    )
 
 
 # --- time zones -------------------------------------------------------------------------------------------------
@@ -253,8 +269,10 @@ def series(args: list[Typed]) -> Typed:
     kinds = [arg.type for arg in args[:2] if arg.type is not None]
     if any(map(is_moment, kinds)):
         return _moment_series(args)
+    if any(arg.type is not None and arg.type.name == "numeric" for arg in args):
+        return _numeric_series(args)
     if not all(map(is_integer, [arg.type for arg in args if arg.type is not None])):
-        raise Unsupported("generate_series() is only supported for integers and timestamps")
+        raise Unsupported("generate_series() is only supported for integers, numerics and timestamps")
     wide = any(arg.type == SqlType("bigint") for arg in args)
     kind = SqlType("bigint" if wide else "integer")
     start, stop, *rest = [cast(arg, kind).sql for arg in args]
@@ -276,6 +294,17 @@ def _moment_series(args: list[Typed]) -> Typed:
         return Typed(_sequence(start, stop, sql, up, "false" if up == "true" else "true", kind), kind)
     zero = "INTERVAL '0' DAY"
     return Typed(_sequence(start, stop, step.sql, f"{step.sql} > {zero}", f"{step.sql} < {zero}", kind), kind)
+
+
+def _numeric_series(args: list[Typed]) -> Typed:
+    values = [cast(arg, NUMERIC) for arg in [*args, Typed("1", INTEGER)][:3]]
+    whole = max(precision - scale for precision, scale in (digits(value.type) for value in values))
+    scale = max(digits(value.type)[1] for value in values)
+    kind = numeric(whole + scale, scale)
+    start, stop, step = (f"CAST({value.sql} AS {kind.spark})" for value in values)
+    count = f"CAST(floor(({stop} - {start}) / {step}) AS BIGINT)"
+    numbers = f"transform(sequence(0L, {count}), _n -> CAST({start} + _n * {step} AS {kind.spark}))"
+    return Typed(f"CASE WHEN {count} < 0 THEN CAST(array() AS ARRAY<{kind.spark}>) ELSE {numbers} END", kind)
 
 
 def _sequence(start: str, stop: str, step: str, up: str, down: str, kind: SqlType) -> str:

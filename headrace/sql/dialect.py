@@ -24,7 +24,9 @@ from sqlglot.parsers.risingwave import RisingWaveParser
 from sqlglot.tokens import Token, TokenType
 
 from headrace.errors import SqlSyntaxError, Unsupported
-from headrace.sql.text import check_terminated, string_value
+from headrace.sql.syntax import STRINGS, FunctionSyntax, call, string_token
+from headrace.sql.text import check_terminated
+from headrace.sql.tree import LambdaVariable, WholeRow
 
 
 class UnexpectedToken(ParseError):
@@ -35,15 +37,6 @@ class UnexpectedToken(ParseError):
         self.token = token
 
 
-def call(name: str, *args: exp.Expression) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=list(args))
-
-
-def _string(self: Any, token: Token) -> exp.Expression:
-    literal = exp.Literal.string(string_value(self.sql[token.start : token.end + 1]))
-    return literal.update_positions(token)
-
-
 def _refuse(construct: str):
     def refuse(self: Any, *_: Any) -> None:
         token = self._prev
@@ -52,13 +45,10 @@ def _refuse(construct: str):
     return refuse
 
 
-_STRINGS = dict.fromkeys(
-    (TokenType.STRING, TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.UNICODE_STRING), _string
-)
 _BITS = dict.fromkeys((TokenType.BIT_STRING, TokenType.HEX_STRING), _refuse("a bit string"))
 
 
-class Parser(RisingWaveParser):
+class Parser(FunctionSyntax, RisingWaveParser):
     FUNCTIONS: dict = {}
     FUNCTION_PARSERS = {
         "CAST": lambda self: self._parse_cast(True),
@@ -79,11 +69,16 @@ class Parser(RisingWaveParser):
         TokenType.LOCALTIMESTAMP: lambda: call("localtimestamp"),
     }
     PLACEHOLDER_PARSERS = {
-        TokenType.PARAMETER: _refuse("a parameter"),
+        TokenType.PARAMETER: FunctionSyntax._parse_at_sign,
         TokenType.COLON: lambda self: None,
     }
-    STRING_PARSERS = {**RisingWaveParser.STRING_PARSERS, **_STRINGS}
-    PRIMARY_PARSERS = {**RisingWaveParser.PRIMARY_PARSERS, **_STRINGS, **_BITS}
+    STRING_PARSERS = {**RisingWaveParser.STRING_PARSERS, **STRINGS}
+    PRIMARY_PARSERS = {**RisingWaveParser.PRIMARY_PARSERS, **STRINGS, **_BITS}
+    UNARY_PARSERS = {
+        **RisingWaveParser.UNARY_PARSERS,
+        TokenType.PIPE_SLASH: lambda self: call("sqrt", self._expected(self._parse_unary)),
+        TokenType.DPIPE_SLASH: lambda self: call("cbrt", self._expected(self._parse_unary)),
+    }
     JSON_OPERATORS = {
         TokenType.ARROW: lambda self, this, key: exp.JSONExtract(this=this, expression=key),
         TokenType.DARROW: lambda self, this, key: exp.JSONExtractScalar(this=this, expression=key),
@@ -190,6 +185,9 @@ class Parser(RisingWaveParser):
             if self._index > 1 and self._tokens[self._index - 2].text.upper() == "ARRAY":
                 return self.parse_query()
             self.raise_error("a query needs parentheses")
+        arrow = self._parse_arrow()
+        if arrow is not None:
+            return arrow
         argument = super()._parse_lambda(alias=False)
         bare = argument.this if isinstance(argument, exp.Order) else argument
         if (isinstance(argument, exp.Order) and bare is None) or (
@@ -298,21 +296,6 @@ class Parser(RisingWaveParser):
             self.raise_error("a star has no alias")
         return star
 
-    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Expression | None:
-        """INTERVAL '…' [field]: a string cast to interval, as in PostgreSQL; the field becomes part of the string."""
-        if self._curr.token_type != TokenType.INTERVAL or self._next.token_type not in _STRINGS:
-            return None
-        self._advance(2)
-        literal = _string(self, self._prev)
-        if self._match_texts(_INTERVAL_FIELDS):
-            field = self._prev.text.lower()
-            if self._match_text_seq("TO"):
-                raise Unsupported(
-                    "INTERVAL '…' field TO field is not supported", hint="write the units into the string"
-                )
-            literal.set("this", f"{literal.name} {field}")
-        return exp.Cast(this=literal, to=exp.DataType(this=exp.DType.INTERVAL))
-
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expression | None:
         """type 'constant', which binds tighter than a cast that follows; sqlglot would cast the constant first."""
         if self._match_pair(TokenType.ARRAY, TokenType.L_BRACKET, advance=False):
@@ -324,85 +307,10 @@ class Parser(RisingWaveParser):
         if self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
             index = self._index
             data_type = self._parse_types(check_func=True, allow_identifiers=False)
-            if isinstance(data_type, exp.DataType) and self._match_set(_STRINGS):
-                return self._parse_column_ops(exp.Cast(this=_string(self, self._prev), to=data_type))
+            if isinstance(data_type, exp.DataType) and self._match_set(STRINGS):
+                return self._parse_column_ops(exp.Cast(this=string_token(self, self._prev), to=data_type))
             self._retreat(index)
         return super()._parse_type(parse_interval, fallback_to_identifier)
-
-    def _parse_extract(self) -> exp.Expression:
-        if self._match_set(_STRINGS):
-            field = _string(self, self._prev)
-        else:
-            self._advance()
-            field = exp.Literal.string(self._prev.text.lower()).update_positions(self._prev)
-        if not self._match(TokenType.FROM) and not self._match(TokenType.COMMA):
-            self.raise_error("expected FROM")
-        return self._close(call("extract", field, self._operand()))
-
-    def _parse_position(self, haystack_first: bool = False) -> exp.Expression:
-        args = self._parse_csv(self._parse_bitwise)
-        if len(args) == 1 and self._match(TokenType.IN):
-            args.append(self._operand())
-        return self._close(call("position", *args))
-
-    def _parse_substring(self) -> exp.Expression:
-        args = self._parse_csv(self._parse_bitwise)
-        start = length = None
-        while self._match_set((TokenType.FROM, TokenType.FOR)):  # in any order
-            if self._prev.token_type == TokenType.FROM:
-                start = self._operand()
-            else:
-                length = self._operand()
-        if start is not None or length is not None:
-            args.append(start or exp.Literal.number(1))
-        if length is not None:
-            args.append(length)
-        return self._close(call("substring", *args))
-
-    def _parse_overlay(self) -> exp.Expression:
-        args = self._parse_csv(self._parse_bitwise)
-        if self._match_text_seq("PLACING"):
-            args.append(self._operand())
-            if not self._match(TokenType.FROM):
-                self.raise_error("expected FROM")
-            args.append(self._operand())
-            if self._match(TokenType.FOR):
-                args.append(self._operand())
-        return self._close(call("overlay", *args))
-
-    def _parse_trim(self) -> exp.Expression:
-        side = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(self._curr.text.upper(), "btrim")
-        self._match_texts(self.TRIM_TYPES)
-        args = [] if self._match(TokenType.FROM) else self._parse_csv(self._parse_bitwise)
-        if self._prev.token_type == TokenType.FROM:
-            args = self._parse_csv(self._parse_bitwise)
-        elif len(args) == 1 and self._match(TokenType.FROM):
-            args.insert(0, self._operand())
-        return self._close(call(side, *args))
-
-    def _operand(self) -> exp.Expression:
-        return self._expected(self._parse_bitwise)
-
-    def _expected(self, parse: Any) -> exp.Expression:
-        expression = parse()
-        if expression is None:
-            self.raise_error("expected an expression")
-        return expression
-
-    def _close(self, function: exp.Expression) -> exp.Expression:
-        # sqlglot forgives a missing parenthesis after the functions that have a syntax of their own
-        if not self._match(TokenType.R_PAREN, advance=False):
-            self.raise_error("expected )")
-        return function
-
-    def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expression:
-        this = self._parse_disjunction()
-        if not self._match(TokenType.ALIAS):
-            self.raise_error("expected AS")
-        to = self._parse_types()
-        if to is None:
-            self.raise_error("expected a type")
-        return self._close(exp.Cast(this=this, to=to))
 
     def _parse_update_assignment(self) -> exp.Expression | None:
         target = self._parse_unary()
@@ -416,9 +324,6 @@ class Parser(RisingWaveParser):
         return exp.EQ(this=target, expression=value)
 
 
-_INTERVAL_FIELDS = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"}
-
-
 class Generator(RisingWaveGenerator):
     SUPPORTS_BETWEEN_FLAGS = True
     TRANSFORMS = {
@@ -428,6 +333,8 @@ class Generator(RisingWaveGenerator):
         exp.JSONExtractScalar: lambda self, e: self.binary(e, "->>"),
         exp.JSONBExtract: lambda self, e: self.binary(e, "#>"),
         exp.JSONBExtractScalar: lambda self, e: self.binary(e, "#>>"),
+        LambdaVariable: lambda self, e: self.sql(e, "this"),
+        WholeRow: lambda self, e: self.sql(e, "this"),
         exp.Cast: lambda self, e: f"CAST({self.sql(e, 'this')} AS {self.sql(e, 'to')})",
     }
     for _class in (exp.Select, exp.Array, exp.Values, exp.DPipe):
@@ -485,7 +392,7 @@ def tokenize(text: str) -> list[Token]:
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):  # there may be no token at all
         if token.token_type == TokenType.IDENTIFIER and not token.text:
             raise SqlSyntaxError('zero-length delimited identifier at or near """"', position=token.start + 1)
-        if following is not None and token.token_type in _STRINGS and following.token_type in _STRINGS:
+        if following is not None and token.token_type in STRINGS and following.token_type in STRINGS:
             if "\n" not in text[token.end : following.start]:  # only strings on different lines are one string
                 raise syntax_error(text, following, tokens)
     return tokens
@@ -535,7 +442,7 @@ def fold(tree: exp.Expression) -> exp.Expression:
     return tree
 
 
-_RESERVED = frozenset(
+RESERVED = frozenset(
     """all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
     current_date current_time current_timestamp current_user default deferrable desc distinct do else end except false
     fetch for foreign from grant group having in initially intersect into lateral leading limit localtime
@@ -552,7 +459,7 @@ def _check_reserved(identifier: exp.Identifier) -> None:
         return  # AS takes any word
     if isinstance(parent, exp.Column) and identifier.arg_key == "this" and parent.args.get("table") is not None:
         return  # and so does a dot
-    if start is not None and identifier.name.lower() in _RESERVED:
+    if start is not None and identifier.name.lower() in RESERVED:
         raise SqlSyntaxError(f'syntax error at or near "{identifier.name}"', position=start + 1)
 
 

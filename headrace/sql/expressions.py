@@ -15,13 +15,16 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import HeadraceError, TypeMismatch, Unsupported
-from headrace.sql import datetimes, functions, jsonb, operators, regex, rows
+from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, texts
 from headrace.sql.calls import Calls
-from headrace.sql.casts import cast
+from headrace.sql.casts import array_text, cast
+from headrace.sql.collations import spark_collation
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
+from headrace.sql.lambdas import spark_variable
 from headrace.sql.literals import number_literal, spark_string
 from headrace.sql.positions import name_of, position_of, unsupported
+from headrace.sql.tree import LambdaVariable, WholeRow
 from headrace.sql.typed import BOOLEAN, INTEGER, JSONB, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
 
@@ -94,6 +97,22 @@ class Expressions(Calls):
             return Typed(f"{self.within}.{name}", kind)
         return Typed(f"{quote_spark(node.table)}.{name}" if node.table and self.qualified else name, kind)
 
+    def _variable(self, node: LambdaVariable) -> Typed:
+        return Typed(spark_variable(node.name), node.meta_get(COLUMN_TYPE))
+
+    def _whole_row(self, node: WholeRow) -> Typed:
+        return rows.whole_row(
+            [(each.name, self.value(each)) for each in node.expressions],
+            [self.text(each) for each in node.args.get("missing") or []],
+        )
+
+    def _collate(self, node: exp.Collate) -> Typed:
+        value = cast(self.value(node.this), TEXT) if self.value(node.this).type is None else self.value(node.this)
+        if value.type != TEXT:
+            raise TypeMismatch(f"collations are not supported by type {value.type}")
+        name = spark_collation(node.expression.name)
+        return value if name is None else Typed(f"({value.sql} COLLATE {name})", TEXT)
+
     # --- operators ------------------------------------------------------------------------------------------------
 
     def _paren(self, node: exp.Paren) -> Typed:
@@ -132,7 +151,7 @@ class Expressions(Calls):
 
     def _not(self, node: exp.Not) -> Typed:
         inner = node.this
-        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) and row_of(inner.this.unnest()):
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) and _parts_of(inner.this.unnest()):
             return self._is(inner, negated=True)
         return Typed(f"(NOT {self.boolean('NOT', node.this)})", BOOLEAN)
 
@@ -146,6 +165,8 @@ class Expressions(Calls):
         left, right = row_of(node.this), row_of(node.expression)
         if left is not None and right is not None:
             return self._compare_rows(symbol, left, right)
+        if left is not None and isinstance(node.expression, exp.Subquery):
+            return self._compare_with_query(symbol, node.this, node.expression.this)
         return operators.compare(symbol, self.value(node.this), self.value(node.expression))
 
     def _compare_rows(self, symbol: str, left: list[exp.Expression], right: list[exp.Expression]) -> Typed:
@@ -170,7 +191,7 @@ class Expressions(Calls):
         return Typed(f"{function}({array.sql}, _e -> {value.sql} {symbol} _e)", BOOLEAN)
 
     def _is(self, node: exp.Is, *, negated: bool = False) -> Typed:
-        row = row_of(node.this.unnest())
+        row = _parts_of(node.this.unnest())
         if isinstance(node.expression, exp.Null) and row is not None:
             return rows.row_is_null([self.value(each) for each in row], negated=negated)
         if isinstance(node.expression, exp.Null):
@@ -187,6 +208,10 @@ class Expressions(Calls):
         else:
             equal = operators.compare("<=>", self.value(node.this), self.value(node.expression))
         return equal if isinstance(node, exp.NullSafeEQ) else Typed(f"(NOT {equal.sql})", BOOLEAN)
+
+    def _starts_with(self, node: exp.Binary) -> Typed:
+        """``text ^@ prefix``"""
+        return functions.call_function("starts_with", [self.value(node.this), self.value(node.expression)])
 
     def _between(self, node: exp.Between) -> Typed:
         value, low, high = operators.same_type(
@@ -230,8 +255,7 @@ class Expressions(Calls):
         elif escape is not None:
             raise unsupported(f"{word} with ESCAPE and a pattern that is not a constant", node)
         else:
-            # An escaped ordinary character is that character; Spark would refuse the pattern.
-            sql = rf"regexp_replace({cast(pattern, TEXT).sql}, '(\\\\[%_\\\\])|\\\\(.)', '$1$2')"
+            sql = _runtime_like(cast(pattern, TEXT).sql)
         negation = "NOT " if node.args.get("negate") else ""
         return Typed(f"({value} {negation}{word} {sql})", BOOLEAN)
 
@@ -239,12 +263,20 @@ class Expressions(Calls):
         """LIKE ANY (ARRAY['a%', …]): a LIKE for each pattern."""
         every, array = isinstance(node.expression, exp.All), node.expression.this.unnest()
         if not isinstance(array, exp.Array) or not array.expressions:
-            raise unsupported(f"{word} {'ALL' if every else 'ANY'} with something else than ARRAY[…]", node)
+            return self._like_elements(node, word, self.value(array), every=every)
         parts = []
         for pattern in array.expressions:
             single = type(node)(this=node.this, expression=pattern, negate=node.args.get("negate"))
             parts.append(self._match_like(single, None).sql)
         return Typed(f"({(' AND ' if every else ' OR ').join(parts)})", BOOLEAN)
+
+    def _like_elements(self, node: exp.Binary, word: str, array: Typed, *, every: bool) -> Typed:
+        if array.type not in (None, array_of(TEXT)):
+            raise operators.no_operator(word, TEXT, array.type)
+        array = cast(array, array_of(TEXT))
+        value, negation = self._text_operand(word, node.this), "NOT " if node.args.get("negate") else ""
+        function = "forall" if every else "exists"
+        return Typed(f"{function}({array.sql}, _e -> ({value} {negation}{word} {_runtime_like('_e')}))", BOOLEAN)
 
     def _text_operand(self, symbol: str, node: exp.Expression) -> str:
         value = self.value(node)
@@ -255,17 +287,16 @@ class Expressions(Calls):
     def _regexp(self, node: exp.Binary) -> Typed:
         caseless = isinstance(node, exp.RegexpILike)
         pattern = self.value(node.expression)
-        if pattern.literal is None:
-            raise unsupported("a regular expression that is not a string constant", node)
-        java = regex.java_regex(pattern.literal, ignore_case=caseless)
-        return Typed(f"({self._text_operand('~', node.this)} RLIKE {spark_string(java)})", BOOLEAN)
+        java = texts.pattern_sql(pattern, ignore_case=caseless)
+        return Typed(f"({self._text_operand('~', node.this)} RLIKE {java})", BOOLEAN)
 
     def _similar(self, node: exp.SimilarTo) -> Typed:
         pattern = self.value(node.expression)
-        if pattern.literal is None:
-            raise unsupported("SIMILAR TO with a pattern that is not a string constant", node)
-        java = regex.similar_regex(pattern.literal)
-        return Typed(f"({self._text_operand('SIMILAR TO', node.this)} RLIKE {spark_string(java)})", BOOLEAN)
+        if pattern.literal is not None:
+            java = spark_string(regex.similar_regex(pattern.literal))
+        else:
+            java = regex.runtime_similar(cast(pattern, TEXT).sql)
+        return Typed(f"({self._text_operand('SIMILAR TO', node.this)} RLIKE {java})", BOOLEAN)
 
     def _at_time_zone(self, node: exp.AtTimeZone) -> Typed:
         return datetimes.at_time_zone(self.value(node.this), self.value(node.args["zone"]))
@@ -311,7 +342,12 @@ class Expressions(Calls):
 
     def _bracket(self, node: exp.Bracket) -> Typed:
         array = self.value(node.this)
-        if array.type is None or array.type.name != "array":
+        if array.type in (None, JSONB):
+            return self._json_subscripts(node, array)
+        if array.type.name == "map" and len(node.expressions) == 1:
+            (_, key), (_, kind) = array.type.fields
+            return Typed(f"try_element_at({array.sql}, {cast(self.value(node.expressions[0]), key).sql})", kind)
+        if array.type.name != "array":
             raise TypeMismatch(f"cannot subscript type {describe(array.type)} because it is not an array")
         if len(node.expressions) != 1:
             raise unsupported("more than one subscript in a pair of brackets", node)
@@ -321,6 +357,16 @@ class Expressions(Calls):
         position = cast(self.value(index), INTEGER)
         # Arrays start at 1, and there is nothing before that; Spark's element_at would count from the end.
         return Typed(f"get({array.sql}, {position.sql} - 1)", array.type.element)
+
+    def _json_subscripts(self, node: exp.Bracket, value: Typed) -> Typed:
+        """j['a'][0]: what j #> '{a,0}' is."""
+        if value.type is None:
+            raise TypeMismatch("cannot subscript type unknown because it is not an array")
+        for index in node.expressions:
+            if isinstance(index, exp.Slice):
+                raise TypeMismatch("jsonb subscript does not support slices")
+            value = jsonb.get(value, self.value(index))
+        return value
 
     def _slice(self, array: Typed, node: exp.Slice) -> Typed:
         low = cast(self.value(node.this), INTEGER).sql if node.this is not None else "1"
@@ -348,7 +394,20 @@ class Expressions(Calls):
     def _json(self, node: exp.Binary) -> Typed:
         as_text = isinstance(node, (exp.JSONExtractScalar, exp.JSONBExtractScalar))
         function = jsonb.get if isinstance(node, (exp.JSONExtract, exp.JSONExtractScalar)) else jsonb.get_path
-        return function(self.value(node.this), self.value(node.expression), as_text=as_text)
+        return function(self.value(node.this), self._constant_path(node.expression), as_text=as_text)
+
+    def _constant_path(self, node: exp.Expression) -> Typed:
+        """ARRAY['a', 'b'] as the constant '{a,b}' that it could have been."""
+        inner = node.unnest()
+        if isinstance(inner, exp.Array) and all(
+            isinstance(each, exp.Literal) and each.is_string for each in inner.expressions
+        ):
+            return Typed("NULL", None, literal=array_text([each.name for each in inner.expressions]))
+        return self.value(node)
+
+    def _remove_path(self, node: exp.Binary) -> Typed:
+        """``value #- path``"""
+        return jsonb_paths.remove_path(self.value(node.this), self._constant_path(node.expression))
 
     def _contains(self, node: exp.Binary) -> Typed:
         symbol = _CONTAINS[type(node)]
@@ -387,8 +446,21 @@ class Expressions(Calls):
     def _quantified_query(self, symbol: str, left: exp.Expression, query: exp.Expression, *, every: bool) -> Typed:
         raise unsupported("a subquery", query)
 
+    def _compare_with_query(self, symbol: str, left: exp.Expression, query: exp.Expression) -> Typed:
+        raise unsupported("a subquery", query)
+
     def _query(self, node: exp.Expression) -> Typed:
         raise unsupported("a subquery", node)
+
+
+def _runtime_like(pattern: str) -> str:
+    """An escaped ordinary character is that character; Spark would refuse the pattern."""
+    return rf"regexp_replace({pattern}, '(\\\\[%_\\\\])|\\\\(.)', '$1$2')"
+
+
+def _parts_of(node: exp.Expression) -> list[exp.Expression] | None:
+    """What IS NULL asks about: a relation's row counts as its columns, too. Compared, it is a value like any other."""
+    return node.expressions if isinstance(node, WholeRow) else row_of(node)
 
 
 def row_of(node: exp.Expression) -> list[exp.Expression] | None:
@@ -417,6 +489,9 @@ _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
     exp.Null: _E._null,
     exp.Boolean: _E._boolean,
     exp.Column: _E._column,
+    LambdaVariable: _E._variable,
+    WholeRow: _E._whole_row,
+    exp.Collate: _E._collate,
     exp.Paren: _E._paren,
     **dict.fromkeys(_ARITHMETIC, _E._arithmetic),
     **dict.fromkeys(_BITWISE, _E._bitwise),
@@ -454,7 +529,9 @@ _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
     exp.JSONBContainsTopKey: _E._has_keys,
     exp.JSONBContainsAnyTopKeys: _E._has_keys,
     exp.JSONBContainsAllTopKeys: _E._has_keys,
+    exp.JSONBDeleteAtPath: _E._remove_path,
     exp.Overlaps: _E._overlaps,
+    exp.StartsWith: _E._starts_with,
     exp.WithinGroup: _E._ordered_set,
     exp.Anonymous: _E._call,
     exp.Filter: _E._filter,

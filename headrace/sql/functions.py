@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Unsupported
-from headrace.sql import datetimes, jsonb, regex
-from headrace.sql.casts import cast
+from headrace.sql import arrays, datetimes, jsonb, jsonb_paths, templates, texts
+from headrace.sql.casts import cast, printed
 from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
 from headrace.sql.operators import arithmetic, power, same_type
-from headrace.sql.signatures import SIGNATURES, call_by_signature, error_if, no_function
+from headrace.sql.signatures import SIGNATURES, call_by_signature, check_arity, no_function
 from headrace.sql.typed import (
-    BOOLEAN,
-    BYTEA,
     DOUBLE,
     INTEGER,
     JSONB,
@@ -34,7 +32,7 @@ from headrace.sql.typed import (
     is_number,
     numeric,
 )
-from headrace.types import SqlType, array_of
+from headrace.types import SqlType
 
 Handler = Callable[[str, list[Typed]], Typed]
 
@@ -43,6 +41,10 @@ VOLATILE = {
     "statement_timestamp", "transaction_timestamp", "timeofday", "random", "proctime", "gen_random_uuid", "setseed",
 }  # fmt: skip
 """Functions whose result depends on more than their arguments."""
+
+
+PARAMETERS = {"make_interval": datetimes.INTERVAL_PARTS}
+"""The functions whose arguments can be given by name, with those names."""
 
 
 def call_function(name: str, args: list[Typed]) -> Typed:
@@ -55,11 +57,6 @@ def call_function(name: str, args: list[Typed]) -> Typed:
 
 def is_scalar(name: str) -> bool:
     return name in SIGNATURES or name in _HANDLERS
-
-
-def _arity(name: str, args: list[Typed], least: int, most: int | None = None) -> None:
-    if not least <= len(args) <= (most or least):
-        raise no_function(name, args)
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------
@@ -76,13 +73,13 @@ def _number(name: str, value: Typed) -> Typed:
 
 
 def _abs(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1)
+    check_arity(name, args, 1)
     value = _number(name, args[0])
     return Typed(f"abs({value.sql})", value.type)
 
 
 def _ceil_floor(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1)
+    check_arity(name, args, 1)
     value = _number(name, args[0])
     spark = "floor" if name == "floor" else "ceil"
     if value.type.name == "numeric":
@@ -93,7 +90,7 @@ def _ceil_floor(name: str, args: list[Typed]) -> Typed:
 
 
 def _sign(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1)
+    check_arity(name, args, 1)
     value = _number(name, args[0])
     if value.type.name == "numeric":
         return Typed(f"CAST(sign({value.sql}) AS DECIMAL(1,0))", numeric(1, 0))
@@ -115,7 +112,7 @@ def _places(name: str, value: Typed) -> int:
 
 
 def _round(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1, 2)
+    check_arity(name, args, 1, 2)
     value = _number(name, args[0])
     if len(args) == 2:
         if is_float(value.type):
@@ -128,7 +125,7 @@ def _round(name: str, args: list[Typed]) -> Typed:
 
 
 def _trunc(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1, 2)
+    check_arity(name, args, 1, 2)
     value = _number(name, args[0])
     if len(args) == 2 and is_float(value.type):
         raise no_function(name, args)
@@ -143,19 +140,19 @@ def _trunc(name: str, args: list[Typed]) -> Typed:
 
 
 def _mod(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
+    check_arity(name, args, 2)
     return arithmetic("%", *args)
 
 
 def _div(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
+    check_arity(name, args, 2)
     if not all(is_integer(arg.type) or arg.type is None or arg.type.name == "numeric" for arg in args):
         raise no_function(name, args)
     return _trunc("trunc", [arithmetic("/", *(cast(arg, NUMERIC) for arg in args))])
 
 
 def _power(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
+    check_arity(name, args, 2)
     return power(*args)
 
 
@@ -163,7 +160,7 @@ def _power(name: str, args: list[Typed]) -> Typed:
 
 
 def _coalesce(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1, 1000)
+    check_arity(name, args, 1, 1000)
     kind = common_type(name.upper(), [arg.type for arg in args]) or TEXT
     converted = [cast(arg, kind).sql for arg in args]
     if name in ("greatest", "least") and len(converted) == 1:
@@ -172,7 +169,7 @@ def _coalesce(name: str, args: list[Typed]) -> Typed:
 
 
 def _nullif(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
+    check_arity(name, args, 2)
     left, right = same_type("=", *args)
     kept = args[0] if args[0].type is not None else left
     return Typed(f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {kept.sql} END", kept.type)
@@ -181,262 +178,63 @@ def _nullif(name: str, args: list[Typed]) -> Typed:
 # --- text and bytes ---------------------------------------------------------------------------------------------
 
 
-def _printed(value: Typed) -> str:
-    """As concat() and its like print a value: with the type's output function, which for booleans is t and f."""
-    if value.type == BOOLEAN:
-        return f"CASE WHEN {value.sql} THEN 't' WHEN NOT {value.sql} THEN 'f' END"
-    return cast(value, TEXT).sql
-
-
 def _concat(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1, 1000)
-    return Typed(f"concat({', '.join(f'coalesce({_printed(arg)}, {chr(39) * 2})' for arg in args)})", TEXT)
+    check_arity(name, args, 1, 1000)
+    return Typed(f"concat({', '.join(f'coalesce({printed(arg)}, {chr(39) * 2})' for arg in args)})", TEXT)
 
 
 def _concat_ws(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 1000)
+    check_arity(name, args, 2, 1000)
     separator, *rest = args
-    return Typed(f"concat_ws({', '.join([cast(separator, TEXT).sql, *map(_printed, rest)])})", TEXT)
+    return Typed(f"concat_ws({', '.join([cast(separator, TEXT).sql, *map(printed, rest)])})", TEXT)
 
 
-def _substring(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 3)
-    value, start = args[0], args[1]
-    if value.type is None:
-        value = cast(value, TEXT)
-    if value.type not in (TEXT, BYTEA):
+# --- the rest -------------------------------------------------------------------------------------------------
+
+
+def _count_nulls(name: str, args: list[Typed]) -> Typed:
+    check_arity(name, args, 1, 1000)
+    word = "IS NULL" if name == "num_nulls" else "IS NOT NULL"
+    return Typed(f"({' + '.join(f'CAST({arg.sql} {word} AS INT)' for arg in args)})", INTEGER)
+
+
+def _divisor(name: str, args: list[Typed]) -> Typed:
+    """gcd and lcm by Euclid's algorithm, which for two numbers of 64 bits takes at most 91 steps."""
+    check_arity(name, args, 2)
+    args = [cast(arg, INTEGER) if arg.type is None else arg for arg in args]
+    if not all(is_integer(arg.type) for arg in args):
         raise no_function(name, args)
-    if start.type == TEXT or start.literal is not None:
-        if len(args) == 3:
-            raise Unsupported("SUBSTRING with an escape character is not supported")
-        return _regexp_substring(value, start)
-    start = cast(start, INTEGER)
-    if start.sql.isdigit() and int(start.sql) > 0 and (len(args) == 2 or args[2].sql.isdigit()):
-        # nothing to correct
-        return Typed(f"substring({', '.join([value.sql, start.sql] + [arg.sql for arg in args[2:]])})", value.type)
-    first = f"greatest({start.sql}, 1)"
-    if len(args) == 2:
-        return Typed(f"CASE WHEN {start.sql} IS NOT NULL THEN substring({value.sql}, {first}) END", value.type)
-    # Positions before the string count, too: substring('abc', 0, 2) is 'a'. Spark would count them from the end.
-    length = cast(args[2], INTEGER).sql
-    end = f"CAST({start.sql} AS BIGINT) + {length}"
-    sql = f"substring({value.sql}, {first}, CAST(least(greatest({end} - {first}, 0), 2147483647) AS INT))"
-    checked = error_if(f"{length} < 0", "negative substring length not allowed", sql)
-    return Typed(f"CASE WHEN {start.sql} IS NULL OR {length} IS NULL THEN NULL ELSE {checked} END", value.type)
+    kind = common_type(name, [arg.type for arg in args])
+    a, b = (f"CAST({arg.sql} AS DECIMAL(20,0))" for arg in args)
+    pair = f"named_struct('a', abs({a}), 'b', abs({b}))"
+    step = "_s -> IF(_s.b = 0, _s, named_struct('a', _s.b, 'b', CAST(_s.a % _s.b AS DECIMAL(20,0))))"
+    gcd = f"aggregate(sequence(1, 91), {pair}, (_s, _n) -> {step.removeprefix('_s -> ')}, _s -> _s.a)"
+    lcm = f"IF({a} = 0 OR {b} = 0, 0, abs({a} * {b}) / {gcd})"
+    known = f"{a} IS NOT NULL AND {b} IS NOT NULL"
+    return Typed(f"CASE WHEN {known} THEN CAST({gcd if name == 'gcd' else lcm} AS {kind.spark}) END", kind)
 
 
-def _constant_pattern(value: Typed, *, ignore_case: bool = False) -> str:
-    if value.literal is None:
-        raise Unsupported("a regular expression that is not a string constant is not supported")
-    return regex.java_regex(value.literal, ignore_case=ignore_case)
+_POSTGRES_NAMES = {
+    "varchar": "character varying",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+    "struct": "record",
+}
 
 
-def _regexp_substring(value: Typed, pattern: Typed) -> Typed:
-    java = spark_string(_constant_pattern(pattern))
-    if regex.groups(pattern.literal):
-        return Typed(f"CASE WHEN {value.sql} RLIKE {java} THEN regexp_extract({value.sql}, {java}, 1) END", TEXT)
-    return Typed(f"regexp_substr({value.sql}, {java})", TEXT)
-
-
-def _flags(name: str, value: Typed | None, known: str) -> str:
-    if value is None:
-        return ""
-    if value.literal is None or set(value.literal) - set(known):
-        raise Unsupported(
-            f"flags {value.literal or value.sql} of {name}() are not supported", hint=f"known are: {known}"
-        )
-    return value.literal
-
-
-def _regexp_like(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 3)
-    flags = _flags(name, args[2] if len(args) > 2 else None, "i")
-    pattern = spark_string(_constant_pattern(args[1], ignore_case="i" in flags))
-    return Typed(f"({cast(args[0], TEXT).sql} RLIKE {pattern})", BOOLEAN)
-
-
-def _regexp_count(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    return Typed(f"regexp_count({cast(args[0], TEXT).sql}, {spark_string(_constant_pattern(args[1]))})", INTEGER)
-
-
-def _regexp_match(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 3)
-    flags = _flags(name, args[2] if len(args) > 2 else None, "i")
-    value, pattern = cast(args[0], TEXT).sql, _constant_pattern(args[1], ignore_case="i" in flags)
-    java, count = spark_string(pattern), regex.groups(args[1].literal)
-    found = [f"regexp_extract({value}, {java}, {group})" for group in (range(1, count + 1) if count else [0])]
-    return Typed(f"CASE WHEN {value} RLIKE {java} THEN array({', '.join(found)}) END", array_of(TEXT))
-
-
-def _regexp_replace(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 3, 4)
-    flags = _flags(name, args[3] if len(args) > 3 else None, "gi")
-    pattern = _constant_pattern(args[1], ignore_case="i" in flags)
-    if args[2].literal is None:
-        raise Unsupported("regexp_replace() with a replacement that is not a string constant is not supported")
-    value, everywhere = cast(args[0], TEXT).sql, "g" in flags
-    shift = 0 if everywhere else 1
-    if not everywhere:
-        # Spark replaces every match; the first is the one after as little as possible.
-        prefix, body = pattern[: pattern.index(")") + 1], pattern[pattern.index(")") + 1 :]
-        if any(f"\\{digit}" in body for digit in "123456789"):
-            raise Unsupported("regexp_replace() with a back reference in the pattern needs the flag g")
-        pattern = f"{prefix}\\A(.*?)(?:{body})"
-    replacement = ("" if everywhere else "$1") + _java_replacement(args[2].literal, shift)
-    return Typed(f"regexp_replace({value}, {spark_string(pattern)}, {spark_string(replacement)})", TEXT)
-
-
-def _java_replacement(text: str, shift: int) -> str:
-    out, position = [], 0
-    while position < len(text):
-        character, following = text[position], text[position + 1 : position + 2]
-        if character == "\\" and (following.isdigit() or following == "&"):
-            group = 0 if following == "&" else int(following)
-            if group == 0 and shift:
-                raise Unsupported("\\& in regexp_replace() needs the flag g")
-            out.append(f"${group + shift}")
-            position += 2
-            if position < len(text) and text[position].isdigit():
-                raise Unsupported(f"a digit after {text[position - 2 : position]} in regexp_replace() is not supported")
-        elif character == "\\" and following:
-            out.append("\\" + following)
-            position += 2
-        else:
-            out.append("\\" + character if character in "$\\" else character)
-            position += 1
-    return "".join(out)
-
-
-def _encode(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    value, encoding = args
-    known = {
-        ("encode", "hex"): "lower(hex({0}))",
-        ("encode", "base64"): "base64({0})",
-        # Spark's unhex gives NULL for what is no hexadecimal number
-        ("decode", "hex"): error_if(
-            "{0} IS NOT NULL AND (length({0}) % 2 = 1 OR unhex({0}) IS NULL)", "invalid hexadecimal data", "unhex({0})"
-        ),
-        ("decode", "base64"): "unbase64({0})",
-    }
-    template = known.get((name, (encoding.literal or "").lower()))
-    if template is None:
-        raise Unsupported(f"{name}() is only supported with the constants 'hex' and 'base64'")
-    if name == "encode":
-        return Typed(template.format(cast(value, BYTEA).sql), TEXT)
-    return Typed(template.format(cast(value, TEXT).sql), BYTEA)
-
-
-# --- arrays -----------------------------------------------------------------------------------------------------
-
-
-def _array(name: str, value: Typed) -> Typed:
-    if value.type is None or value.type.name != "array":
-        raise no_function(name, [value])
-    return value
-
-
-def _cardinality(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1)
-    return Typed(f"size({_array(name, args[0]).sql})", INTEGER)
-
-
-def _array_length(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 1, 2)
-    if len(args) == 2 and args[1].sql != "1":
-        raise Unsupported(f"{name}() of a dimension other than 1 is not supported")
-    return Typed(f"nullif(size({_array(name, args[0]).sql}), 0)", INTEGER)
-
-
-def _with_element(name: str, array: Typed, element: Typed) -> tuple[str, str, SqlType]:
-    """An array and an element, converted to fit each other."""
-    array = _array(name, array)
-    kind = common_type("array", [array.type.element, element.type])
-    return cast(array, array_of(kind)).sql, cast(element, kind).sql, array_of(kind)
-
-
-def _array_append(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    array, element, kind = _with_element(name, *(args if name == "array_append" else reversed(args)))
-    parts = [f"coalesce({array}, array())", f"array({element})"]
-    return Typed(f"concat({', '.join(parts if name == 'array_append' else reversed(parts))})", kind)
-
-
-def _array_cat(name: str, args: list[Typed]) -> Typed:
-    from headrace.sql.operators import concatenate
-
-    _arity(name, args, 2)
-    return concatenate(*args)
-
-
-def _array_position(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    array, element, _ = _with_element(name, *args)
-    return Typed(f"CAST(nullif(array_position({array}, {element}), 0) AS INT)", INTEGER)
-
-
-def _array_remove(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    array, element, kind = _with_element(name, *args)
-    return Typed(f"filter({array}, _e -> NOT (_e <=> {element}))", kind)
-
-
-def _array_replace(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 3)
-    array, old, kind = _with_element(name, *args[:2])
-    new = cast(args[2], kind.element).sql
-    return Typed(f"transform({array}, _e -> CASE WHEN _e <=> {old} THEN {new} ELSE _e END)", kind)
-
-
-def _array_same(spark: str) -> Handler:
-    def handler(name: str, args: list[Typed]) -> Typed:
-        _arity(name, args, 1)
-        return Typed(f"{spark}({_array(name, args[0]).sql})", args[0].type)
-
-    return handler
-
-
-def _array_element(spark: str) -> Handler:
-    def handler(name: str, args: list[Typed]) -> Typed:
-        _arity(name, args, 1)
-        return Typed(f"{spark}({_array(name, args[0]).sql})", args[0].type.element)
-
-    return handler
-
-
-def _array_to_string(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 3)
-    array = _array(name, args[0])
-    element = array.type.element
-    if element == TEXT or is_integer(element):  # Spark takes no subquery inside transform
-        texts = f"CAST({array.sql} AS ARRAY<STRING>)"
-    else:
-        texts = f"transform({array.sql}, _e -> {_printed(Typed('_e', element))})"
-    rest = ", ".join(cast(arg, TEXT).sql for arg in args[1:])
-    return Typed(f"array_join({texts}, {rest})", TEXT)
-
-
-def _string_to_array(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
-    value, separator = cast(args[0], TEXT).sql, args[1]
-    if not separator.literal:
-        raise Unsupported("string_to_array() is only supported with a constant separator that is not empty")
-    quoted = spark_string("\\Q" + separator.literal.replace("\\E", "\\E\\\\E\\Q") + "\\E")
-    return Typed(
-        f"CASE WHEN {value} = '' THEN CAST(array() AS ARRAY<STRING>) ELSE split({value}, {quoted}) END", array_of(TEXT)
-    )
-
-
-def _array_or_empty(name: str, args: list[Typed]) -> Typed:
-    """What ARRAY(subquery) becomes: an array_agg() that is not NULL over no rows."""
-    _arity(name, args, 1)
-    array = _array(name, args[0])
-    return Typed(f"coalesce({array.sql}, CAST(array() AS {array.type.spark}))", array.type)
+def _type_name(name: str, args: list[Typed]) -> Typed:
+    check_arity(name, args, 1)
+    kind, brackets = args[0].type, ""
+    while kind is not None and kind.name == "array":
+        kind, brackets = kind.element, "[]"
+    if kind is None:
+        return Typed("'unknown'", TEXT)
+    shown = _POSTGRES_NAMES.get(kind.name, kind.name if kind.name != "map" else str(kind))
+    return Typed(spark_string(shown + brackets), TEXT)
 
 
 def _timezone(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2)
+    check_arity(name, args, 2)
     return datetimes.at_time_zone(args[1], args[0])
 
 
@@ -451,7 +249,7 @@ def _row(name: str, args: list[Typed]) -> Typed:
 
 
 def _jsonb_path(name: str, args: list[Typed]) -> Typed:
-    _arity(name, args, 2, 1000)
+    check_arity(name, args, 2, 1000)
     value = cast(args[0], JSONB)
     for key in args[1:-1]:
         value = jsonb.get(value, key)
@@ -471,37 +269,29 @@ _HANDLERS: dict[str, Handler] = {
     "nullif": _nullif,
     "concat": _concat,
     "concat_ws": _concat_ws,
-    **dict.fromkeys(("substring", "substr"), _substring),
-    "regexp_like": _regexp_like,
-    "regexp_count": _regexp_count,
-    "regexp_match": _regexp_match,
-    "regexp_replace": _regexp_replace,
-    **dict.fromkeys(("encode", "decode"), _encode),
-    "cardinality": _cardinality,
-    "array_length": _array_length,
-    **dict.fromkeys(("array_append", "array_prepend"), _array_append),
-    "array_cat": _array_cat,
-    "array_position": _array_position,
-    "array_remove": _array_remove,
-    "array_replace": _array_replace,
-    "array_distinct": _array_same("array_distinct"),
-    "array_max": _array_element("array_max"),
-    "array_min": _array_element("array_min"),
-    "array_to_string": _array_to_string,
-    "string_to_array": _string_to_array,
+    **arrays.HANDLERS,
+    **texts.HANDLERS,
     "row": _row,
-    "_array_or_empty": _array_or_empty,
     "format": format_text,
     "timezone": _timezone,
-    **dict.fromkeys(("to_jsonb",), jsonb.to_jsonb),
+    **dict.fromkeys(("to_jsonb", "to_json", "row_to_json"), jsonb.to_jsonb),
     **dict.fromkeys(("jsonb_build_object", "json_build_object"), jsonb.build_object),
     **dict.fromkeys(("jsonb_build_array", "json_build_array"), jsonb.build_array),
-    **dict.fromkeys(("jsonb_extract_path", "jsonb_extract_path_text"), _jsonb_path),
+    **dict.fromkeys(
+        ("jsonb_extract_path", "jsonb_extract_path_text", "json_extract_path", "json_extract_path_text"), _jsonb_path
+    ),
+    **dict.fromkeys(("jsonb_set", "jsonb_insert"), jsonb_paths.change),
+    **dict.fromkeys(("jsonb_object", "json_object"), jsonb_paths.from_pairs),
     "extract": datetimes.extract,
     "date_part": datetimes.date_part,
     "date_trunc": datetimes.date_trunc,
-    "to_char": datetimes.to_char,
-    "to_date": datetimes.to_date,
+    "to_char": templates.to_char,
+    "to_date": templates.to_date,
     "date_bin": datetimes.date_bin,
     "make_interval": datetimes.make_interval,
+    "to_timestamp": templates.to_timestamp,
+    "age": datetimes.age,
+    **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),
+    **dict.fromkeys(("gcd", "lcm"), _divisor),
+    "pg_typeof": _type_name,
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.errors import DataError, Unsupported
 from headrace.sql.casts import cast, split_array
+from headrace.sql.jsonb_paths import contains as contains_value
 from headrace.sql.literals import from_text, spark_string
 from headrace.sql.operators import no_operator
 from headrace.sql.signatures import no_function
@@ -154,7 +155,7 @@ def json_text(value: Typed, depth: int = 0) -> str:
     kind = value.type
     if kind == JSONB:
         return value.sql
-    text = cast(value, TEXT).sql if kind.name not in ("array", "struct") else ""
+    text = cast(value, TEXT).sql if kind.name not in ("array", "struct", "map") else ""
     if kind == DOUBLE or kind == REAL:  # JSON has no NaN
         quoted = f"to_json(CAST({text} AS VARIANT))"
         finite = f"abs({value.sql}) < CAST('Infinity' AS DOUBLE)"
@@ -169,6 +170,12 @@ def json_text(value: Typed, depth: int = 0) -> str:
         item = f"_j{depth}"
         inner = json_text(Typed(item, kind.element), depth + 1)
         return f"concat('[', array_join(transform({value.sql}, {item} -> coalesce({inner}, 'null')), ','), ']')"
+    if kind.name == "map":
+        item, (_, key), (_, content) = f"_j{depth}", *kind.fields
+        name = f"to_json(CAST({cast(Typed(f'{item}.key', key), TEXT).sql} AS VARIANT))"
+        inner = f"coalesce({json_text(Typed(f'{item}.value', content), depth + 1)}, 'null')"
+        pairs = f"transform(map_entries({value.sql}), {item} -> concat({name}, ':', {inner}))"
+        return f"concat('{{', array_join({pairs}, ','), '}}')"
     if kind.name == "struct":
         parts = [
             f"{spark_string(json.dumps(name, ensure_ascii=False) + ':')}, "
@@ -244,7 +251,7 @@ def contains(value: Typed, part: Typed) -> Typed:
     """``value @> constant``: the constant's structure decides what is looked at."""
     value = _as_jsonb("@>", value, part)
     if part.literal is None:
-        raise Unsupported("@> or <@ on jsonb, where what is contained is not a constant, is not supported")
+        return contains_value(value, cast(part, JSONB))
     constant = json.loads(from_text(part.literal, JSONB))
     inside = _holds(value.sql, constant, 0)
     if not isinstance(constant, (dict, list)):  # an array may contain a primitive value

@@ -190,6 +190,8 @@ def compare(symbol: str, left: Typed, right: Typed) -> Typed:
     left, right = same_type(symbol, left, right)
     if left.type is not None and left.type.name == "jsonb" and symbol not in ("=", "<>", "<=>"):
         raise Unsupported(f"{symbol} on jsonb is not supported", hint="extract a value with ->> and cast it")
+    if left.type is not None and left.type.name == "map":
+        raise no_operator(symbol, left.type, right.type)
     return Typed(f"({left.sql} {symbol} {right.sql})", BOOLEAN)
 
 

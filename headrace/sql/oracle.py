@@ -21,6 +21,7 @@ from sqlglot import exp
 from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
 from headrace.sql.functions import is_scalar
 from headrace.sql.sets import is_set_returning
+from headrace.sql.tree import LambdaVariable
 from headrace.types import SqlType
 
 FOUND = "headrace_function"
@@ -42,6 +43,8 @@ class Found:
     type: SqlType
     exact: bool = True
     """Whether Spark's result has exactly the type's Spark type; if not, it is cast."""
+    columns: tuple[tuple[str, SqlType], ...] = ()
+    """Those of a generator that returns several; the type is then the struct of them."""
 
     def wrap(self, call: str) -> str:
         return call if self.exact else f"CAST({call} AS {self.type.spark})"
@@ -81,4 +84,4 @@ def generates(node: exp.Expression) -> bool:
 
 def is_constant(node: exp.Expression) -> bool:
     """Whether an argument is the same for every row, and so may be shown to the oracle as it is."""
-    return node.find(exp.Column, exp.Query, exp.Anonymous, exp.Star) is None
+    return node.find(exp.Column, exp.Query, exp.Anonymous, exp.Star, LambdaVariable) is None

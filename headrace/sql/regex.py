@@ -1,7 +1,7 @@
 r"""PostgreSQL's regular expressions and LIKE patterns as Java's.
 
-Only constant patterns: a pattern that comes from a column cannot be translated before it is known, and running it
-untranslated would match other strings.
+A constant is translated here. A pattern that comes from a column is translated by Spark, for each row: running it
+untranslated would match other strings. What that translation does not know is an error of the row.
 
 >>> java_regex("^[[:digit:]]+$")
 '(?s)^[\\p{Digit}]+\\z'
@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import DataError, Unsupported
+from headrace.sql.literals import spark_string
 
 _CLASSES = {
     "alpha": r"\p{L}", "digit": r"\p{Digit}", "alnum": r"\p{L}\p{Nd}", "upper": r"\p{Lu}", "lower": r"\p{Ll}",
@@ -22,6 +23,14 @@ _CLASSES = {
 }  # fmt: skip
 
 _ESCAPES = {"m": r"\b(?=\w)", "M": r"\b(?<=\w)", "y": r"\b", "Y": r"\B", "Z": r"\z", "A": r"\A"}
+
+
+_ONLY_CONSTANT = (
+    r"^\*\*\*|^\(\?[a-z]+\)|\[[.=]",  # options; names of characters
+    r"(?<!\\)\[\^?\]?(?:[^\[\]]|\[:\w+:\])*(?:\[(?!:)|&&)",  # what would need an escape inside brackets
+    r"(?<!\\)(?:\\\\)*\\[QEpPRXkGzhHvV]",  # escapes that only Java has
+)
+"""What the translation in Spark does not do."""
 
 
 def java_regex(pattern: str, *, ignore_case: bool = False) -> str:
@@ -38,6 +47,41 @@ def java_regex(pattern: str, *, ignore_case: bool = False) -> str:
     body = flags + _translate(pattern)
     _check(body, pattern)
     return body
+
+
+def runtime_regex(pattern: str, *, ignore_case: bool = False, bare: bool = False) -> str:
+    """Spark SQL that translates a pattern which is only known row by row; bare: without the flags before it."""
+    refused = "|".join(_ONLY_CONSTANT)
+    java = pattern
+    for name, replacement in _CLASSES.items():
+        java = f"replace({java}, '[:{name}:]', {spark_string(replacement)})"
+    for letter, replacement in _ESCAPES.items():
+        escape = spark_string(rf"((?<!\\)(?:\\\\)*)\\{letter}")
+        java = f"regexp_replace({java}, {escape}, {spark_string('$1' + replacement.replace(chr(92), chr(92) * 2))})"
+    # a dollar sign outside of brackets is the very end
+    dollar = spark_string(r"\G((?:\\.|\[\^?\]?[^\]]*\]|[^\\\[$])*)\$")
+    java = f"regexp_replace({java}, {dollar}, {spark_string('$1' + chr(92) * 2 + 'z')})"
+    flags = "" if bare else ("(?si)" if ignore_case else "(?s)")
+    message = "this regular expression is only supported as a constant"
+    return (
+        f"CASE WHEN {pattern} RLIKE {spark_string(refused)} THEN raise_error('{message}') "
+        f"ELSE concat('{flags}', {java}) END"
+    )
+
+
+def runtime_similar(pattern: str) -> str:
+    """The same for SIMILAR TO."""
+    java = f"regexp_replace({pattern}, {spark_string(r'([.^$])')}, {spark_string(chr(92) * 2 + '$1')})"
+    java = f"replace(replace({java}, '%', '.*'), '_', '.')"
+    message = "this pattern of SIMILAR TO is only supported as a constant"
+    refused = spark_string(r"[\[\\]")
+    whole = f"concat('(?s)^(?:', {java}, {spark_string(')' + chr(92) + 'z')})"
+    return f"CASE WHEN {pattern} RLIKE {refused} THEN raise_error('{message}') ELSE {whole} END"
+
+
+def quoted(text: str) -> str:
+    """A Java pattern that matches just this text."""
+    return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
 
 
 def _translate(pattern: str) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from headrace.errors import TypeMismatch
 from headrace.sql import operators
+from headrace.sql.literals import spark_string
 from headrace.sql.typed import BOOLEAN, INTERVAL, Typed, is_moment
+from headrace.types import SqlType
 
 
 def compare_rows(symbol: str, left: list[Typed], right: list[Typed]) -> Typed:
@@ -26,6 +28,16 @@ def compare_rows(symbol: str, left: list[Typed], right: list[Typed]) -> Typed:
         strictly, equal = operators.compare(symbol[0], a, b).sql, operators.compare("=", a, b).sql
         sql = f"({strictly} OR ({equal} AND {sql}))"
     return Typed(sql, BOOLEAN)
+
+
+def whole_row(columns: list[tuple[str, Typed]], missing: list[str]) -> Typed:
+    """A relation's row as a struct, which is NULL where all that must tell a missing row from a found one is."""
+    inner = ", ".join(f"{spark_string(name)}, {value.sql}" for name, value in columns)
+    kind = SqlType("struct", fields=tuple((name, value.type) for name, value in columns))
+    if not missing:
+        return Typed(f"named_struct({inner})", kind)
+    found = " OR ".join(f"{each} IS NOT NULL" for each in missing)
+    return Typed(f"CASE WHEN {found} THEN named_struct({inner}) END", kind)
 
 
 def row_is_null(values: list[Typed], *, negated: bool) -> Typed:

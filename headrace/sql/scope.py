@@ -25,6 +25,7 @@ from headrace.errors import (
 )
 from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
 from headrace.sql.names import relation_name
+from headrace.sql.tree import LambdaVariable, WholeRow
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType
 
@@ -46,6 +47,8 @@ class Source:
     columns: list[Output]
     scalar: bool = False
     """A function of one column, which its alias stands for."""
+    optional: bool = False
+    """On the side of an outer join that may be missing."""
 
     def find(self, name: str) -> Output | None:
         return next((column for column in self.columns if column.name == name), None)
@@ -60,6 +63,8 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     merged: dict[str, exp.Expression] = field(default_factory=dict)
     """Columns that USING or NATURAL made one of several."""
+    variables: dict[str, SqlType] = field(default_factory=dict)
+    """Names that a lambda introduced."""
     absorbed: set[tuple[str, str]] = field(default_factory=set)
     """(alias, column) pairs that a merged column stands for in ``*``."""
 
@@ -110,7 +115,10 @@ class Scope:
     def column(self, node: exp.Column) -> exp.Expression:
         """The column that a name stands for, here or further out."""
         if isinstance(node.this, exp.Star):
-            raise unsupported(f"{node.table}.* here", node)
+            row = self._whole_row(node.table)
+            if row is None:
+                raise _missing_source(node.table, node)
+            return row
         if not isinstance(node.this, exp.Identifier):
             raise unsupported("this use of a dot", node)
         if node.args.get("db") is not None:
@@ -124,8 +132,28 @@ class Scope:
             level = level.parent
         if node.table:
             raise self._no_such_source(node)
+        row = self._whole_row(node.name)
+        if row is not None:
+            return row
         hint = self._candidates()
         raise UndefinedColumn(f'column "{node.name}" does not exist', hint=hint, position=position_of(node))
+
+    def _variable(self, node: exp.Column) -> exp.Expression:
+        """A variable of a lambda, or a field of it: what it holds has no other name that could stand before a dot."""
+        name = node.table or node.name
+        variable = LambdaVariable(this=exp.to_identifier(name, quoted=True))
+        variable.meta[COLUMN_TYPE] = self.variables[name]
+        return exp.Dot(this=exp.Paren(this=variable), expression=node.this) if node.table else variable
+
+    def _whole_row(self, name: str) -> exp.Expression | None:
+        """The row of the source of that name, here or further out."""
+        level: Scope | None = self
+        while level is not None:
+            for source in level.sources:
+                if source.alias == name:
+                    return row_of_source(source)
+            level = level.parent
+        return None
 
     def _no_such_source(self, node: exp.Column) -> HeadraceError:
         for source in self.sources:
@@ -138,6 +166,8 @@ class Scope:
 
     def _find(self, node: exp.Column, start: int | None) -> exp.Expression | None:
         """The column at this level, None if it must be looked for further out."""
+        if (node.table or node.name) in self.variables:
+            return self._variable(node)
         if node.table:
             source = next((each for each in self.sources if each.alias == node.table), None)
             if source is None:
@@ -194,6 +224,15 @@ def _reference(alias: str, column: Output, start: int | None = None) -> exp.Colu
     if start is not None:
         node.meta["start"] = start
     return node
+
+
+def row_of_source(source: Source) -> WholeRow:
+    visible = [column for column in source.columns if not column.hidden] or source.columns
+    columns = [_reference(source.alias, column) for column in visible]
+    # a row that an outer join did not find is NULL, and all columns of it are, hidden ones too
+    hidden = [_reference(source.alias, column) for column in source.columns if column.hidden]
+    missing = [column.copy() for column in [*columns, *hidden]] if source.optional else None
+    return WholeRow(this=exp.to_identifier(source.alias, quoted=True), expressions=columns, missing=missing)
 
 
 def renamed(node: exp.Expression, columns: list[Output]) -> list[Output]:

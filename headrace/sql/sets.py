@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.errors import Unsupported
-from headrace.sql import datetimes, regex
+from headrace.sql import datetimes, texts
 from headrace.sql.casts import cast
-from headrace.sql.literals import spark_string
+from headrace.sql.functions import call_function
 from headrace.sql.signatures import no_function
-from headrace.sql.typed import JSONB, TEXT, Typed
-from headrace.types import SqlType, array_of
+from headrace.sql.typed import BIGINT, BOOLEAN, INTEGER, JSONB, TEXT, Typed, is_integer
+from headrace.types import SqlType, array_of, quote_spark
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
     sql: str
     """An array; of structs with the fields ``0``, ``1`` and so on if there are several columns."""
+    generator: str | None = None
+    """Instead of the array, a call of one of Spark's generators that nothing else is known of."""
     columns: list[tuple[str | None, SqlType]]
     """Names and types. A column without a name takes the alias."""
 
@@ -36,6 +37,9 @@ class Rows:
         return f"transform({self.sql}, (_e, _i) -> named_struct({inner}, 'n', CAST(_i + 1 AS BIGINT)))"
 
 
+ROWS_FROM = "_rows_from"
+"""What ROWS FROM (…) is bound to: a function of the functions in it."""
+
 _VARIANTS = "CAST(parse_json({}) AS ARRAY<VARIANT>)"
 _ENTRIES = "map_entries(CAST(parse_json({}) AS MAP<STRING, VARIANT>))"
 
@@ -44,11 +48,69 @@ def set_rows(name: str, args: list[Typed]) -> Rows:
     if name == "generate_series":
         series = datetimes.series(args)
         return Rows(sql=series.sql, columns=[(None, series.type)])
+    if name == "range":
+        return _range(args)
     if name == "unnest":
         return _unnest(args)
-    if name.startswith("jsonb_"):
-        return _jsonb(name, args)
-    return _split(name, args)
+    if name.startswith(("jsonb_", "json_")):
+        return _jsonb(name.replace("json_", "jsonb_", 1), args)
+    if name == "generate_subscripts":
+        return _subscripts(name, args)
+    if name == "regexp_matches":
+        return Rows(sql=texts.regexp_matches(name, args).sql, columns=[(None, array_of(TEXT))])
+    array = texts.regexp_split(name, args) if name == "regexp_split_to_table" else texts.string_to_array(name, args)
+    return Rows(sql=array.sql, columns=[(None, TEXT)])
+
+
+def rows_from(parts: list[Rows]) -> Rows:
+    """ROWS FROM (f(…), g(…)): the rows side by side, with NULLs where one has fewer than another."""
+    arrays, fields, columns = [], [], []
+    for number, part in enumerate(parts):
+        inner = ", ".join(f"`{n}`: {kind.spark}" for n, (_, kind) in enumerate(part.columns))
+        spark = f"STRUCT<{inner}>" if part.structs else part.columns[0][1].spark
+        arrays.append(f"coalesce(CAST({part.sql} AS ARRAY<{spark}>), CAST(array() AS ARRAY<{spark}>))")
+        fields.append(f"`{number}`: {spark}")
+        for n, each in enumerate(part.columns):
+            columns.append((f"_z.`{number}`.`{n}`" if part.structs else f"_z.`{number}`", *each))
+    zipped = f"CAST(arrays_zip({', '.join(arrays)}) AS ARRAY<STRUCT<{', '.join(fields)}>>)"
+    flat = ", ".join(f"'{n}', {path}" for n, (path, _, _) in enumerate(columns))
+    if len(columns) == 1:
+        return Rows(sql=f"transform({zipped}, _z -> {columns[0][0]})", columns=[columns[0][1:]])
+    return Rows(sql=f"transform({zipped}, _z -> named_struct({flat}))", columns=[each[1:] for each in columns])
+
+
+def spark_rows(name: str, arg: Typed | None, call: str, columns: list[tuple[str | None, SqlType]]) -> Rows:
+    """A generator of Spark's as an array, if it is one of those that only unfold one."""
+    kind = arg.type.name if arg is not None and arg.type is not None else None
+    if name == "explode" and kind == "array":
+        return Rows(sql=arg.sql, columns=columns)
+    if name == "explode" and kind == "map":
+        pairs = f"transform(map_entries({arg.sql}), _e -> named_struct('0', _e.key, '1', _e.value))"
+        return Rows(sql=pairs, columns=columns)
+    if name == "posexplode" and kind == "array":
+        return Rows(sql=f"transform({arg.sql}, (_e, _i) -> named_struct('0', _i, '1', _e))", columns=columns)
+    if name == "posexplode" and kind == "map":
+        triples = f"transform(map_entries({arg.sql}), (_e, _i) -> named_struct('0', _i, '1', _e.key, '2', _e.value))"
+        return Rows(sql=triples, columns=columns)
+    if name == "inline" and kind == "array" and len(columns) == 1:
+        field, inner = arg.type.element.fields[0]
+        return Rows(sql=f"transform({arg.sql}, _e -> _e.{quote_spark(field)})", columns=[(field, inner)])
+    if name == "inline" and kind == "array":
+        fields = ", ".join(f"`{n}`: {each.spark}" for n, (_, each) in enumerate(columns))
+        return Rows(sql=f"CAST({arg.sql} AS ARRAY<STRUCT<{fields}>>)", columns=columns)
+    return Rows(sql="", generator=call, columns=columns)
+
+
+def _range(args: list[Typed]) -> Rows:
+    """Spark's range(end), or range(start, end[, step[, partitions]])."""
+    if not 1 <= len(args) <= 4 or not all(is_integer(arg.type) for arg in args):
+        raise no_function("range", args)
+    bounds = args[:2] if len(args) > 1 else [Typed("0L", BIGINT), args[0]]
+    first, end = (cast(each, BIGINT) for each in bounds)
+    step = cast(args[2], BIGINT) if len(args) > 2 else Typed("1L", BIGINT)
+    last = Typed(f"CAST({end.sql} - sign({step.sql}) AS BIGINT)", BIGINT)
+    series = datetimes.series([first, last, step])
+    return Rows(sql=series.sql, columns=[("id", BIGINT)])
 
 
 def _unnest(args: list[Typed]) -> Rows:
@@ -84,22 +146,23 @@ def _jsonb(name: str, args: list[Typed]) -> Rows:
     return Rows(sql=pairs, columns=[("key", TEXT), ("value", kind)])
 
 
-def _split(name: str, args: list[Typed]) -> Rows:
-    if len(args) != 2 or any(arg.type not in (None, TEXT) for arg in args):
+def _subscripts(name: str, args: list[Typed]) -> Rows:
+    """generate_subscripts(array, 1)"""
+    if not 2 <= len(args) <= 3:
         raise no_function(name, args)
-    if not args[1].literal:
-        raise Unsupported(f"{name}() is only supported with a constant separator that is not empty")
-    value = cast(args[0], TEXT).sql
-    if name == "regexp_split_to_table":
-        return Rows(sql=f"split({value}, {spark_string(regex.java_regex(args[1].literal))})", columns=[(None, TEXT)])
-    quoted = spark_string("\\Q" + args[1].literal.replace("\\E", "\\E\\\\E\\Q") + "\\E")
-    empty = f"CAST(array() AS {array_of(TEXT).spark})"
-    return Rows(sql=f"CASE WHEN {value} = '' THEN {empty} ELSE split({value}, {quoted}) END", columns=[(None, TEXT)])
+    last = f"size({args[0].sql})" if args[1].sql == "1" else call_function("array_upper", args[:2]).sql
+    numbers = f"sequence(1, {last})"
+    if len(args) == 3:
+        numbers = f"CASE WHEN {cast(args[2], BOOLEAN).sql} THEN reverse({numbers}) ELSE {numbers} END"
+    empty = f"CAST(array() AS {array_of(INTEGER).spark})"
+    return Rows(sql=f"CASE WHEN {last} > 0 THEN {numbers} ELSE {empty} END", columns=[(None, INTEGER)])
 
 
 _NAMES = frozenset(
     "unnest generate_series jsonb_array_elements jsonb_array_elements_text jsonb_object_keys jsonb_each "
-    "jsonb_each_text regexp_split_to_table string_to_table".split()
+    "jsonb_each_text regexp_split_to_table string_to_table range _rows_from "
+    "regexp_matches generate_subscripts json_array_elements json_array_elements_text json_object_keys json_each "
+    "json_each_text".split()
 )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.errors import SqlSyntaxError, UndefinedColumn, Unsupported
-from headrace.sql.expressions import position_of
+from headrace.errors import SqlSyntaxError, UndefinedColumn
+from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
+from headrace.sql.tree import WholeRow
 
 
 def is_query(node: exp.Expression) -> bool:
@@ -113,29 +114,58 @@ def array_query(node: exp.Expression) -> exp.Expression:
         item = query.expressions[0]
         value = item.unalias()
         if order is not None:
-            keys = [each.copy() for each in order.expressions]
-            for key in keys:  # the name or the number of the one column
-                if ordinal(key.this) == 1 or (isinstance(key.this, exp.Column) and key.this.name == item.alias):
-                    key.set("this", value.copy())
-            value = exp.Order(this=value.copy(), expressions=keys)
+            value = exp.Order(this=value.copy(), expressions=_keys(query, order))
         query.set("expressions", [exp.Anonymous(this="array_agg", expressions=[value])])
         query.set("order", None)
         return _or_empty(exp.Subquery(this=query))
-    if order is not None:
-        raise Unsupported(
-            "ARRAY(subquery) with ORDER BY beside LIMIT, DISTINCT, GROUP BY or a set operation is not supported",
-            hint="wrap it: ARRAY(SELECT x FROM (…) AS q ORDER BY x)",
-            position=position_of(node),
-        )
-    name = exp.to_identifier("_v", quoted=True)
-    source = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("_q", quoted=True), columns=[name]))
-    collected = exp.Anonymous(this="array_agg", expressions=[exp.column("_v", "_q", quoted=True)])
-    outer = exp.Select(expressions=[collected], from_=exp.From(this=source))
+    collected = exp.column("_v", "_q", quoted=True)
+    columns = [exp.to_identifier("_v", quoted=True)]
+    if order is not None and (isinstance(query, exp.SetOperation) or query.args.get("distinct")):
+        # there ORDER BY speaks of the result's only column
+        key = order.expressions[0].copy()
+        key.set("this", collected.copy())
+        collected = exp.Order(this=collected, expressions=[key])
+    elif order is not None:
+        window = exp.Window(this=exp.Anonymous(this="row_number"), order=exp.Order(expressions=_keys(query, order)))
+        query.append("expressions", exp.alias_(window, "_n", quoted=True))
+        columns.append(exp.to_identifier("_n", quoted=True))
+        # Spark sorts by no aggregate that is not selected; the number stands for it
+        query.set("order", exp.Order(expressions=[exp.Ordered(this=exp.Literal.number(2), nulls_first=False)]))
+        number = exp.Ordered(this=exp.column("_n", "_q", quoted=True), nulls_first=False)
+        collected = exp.Order(this=collected, expressions=[number])
+    alias = exp.TableAlias(this=exp.to_identifier("_q", quoted=True), columns=columns)
+    source = exp.Subquery(this=query, alias=alias)
+    outer = exp.Select(
+        expressions=[exp.Anonymous(this="array_agg", expressions=[collected])], from_=exp.From(this=source)
+    )
     return _or_empty(exp.Subquery(this=outer))
+
+
+def _keys(query: exp.Select, order: exp.Order) -> list[exp.Expression]:
+    """What ORDER BY sorts by, with the one output's expression for its number or its name."""
+    item = query.expressions[0]
+    keys = [each.copy() for each in order.expressions]
+    for key in keys:
+        if ordinal(key.this) == 1 or (isinstance(key.this, exp.Column) and key.this.name == item.alias):
+            key.set("this", item.unalias().copy())
+    return keys
 
 
 def _or_empty(query: exp.Subquery) -> exp.Expression:
     return exp.Anonymous(this="_array_or_empty", expressions=[query])
+
+
+def fields_of(node: exp.Expression) -> list[tuple[str, exp.Expression]]:
+    """What ``(node).*`` stands for, if node is the row of a source; other structs know their fields by their type."""
+    if isinstance(node, WholeRow):
+        return [(column.name, column.copy()) for column in node.expressions]
+    kind = node.meta_get(COLUMN_TYPE)
+    if kind is None or kind.name != "struct":
+        raise unsupported("(…).* of something else than a row or a struct column", node)
+    paren = exp.Paren(this=node)
+    return [
+        (name, exp.Dot(this=paren.copy(), expression=exp.to_identifier(name, quoted=True))) for name, _ in kind.fields
+    ]
 
 
 def as_in(node: exp.Expression) -> exp.Expression:

@@ -42,6 +42,11 @@ def no_function(name: str, args: Sequence[Typed]) -> TypeMismatch:
     )
 
 
+def check_arity(name: str, args: list[Typed], least: int, most: int | None = None) -> None:
+    if not least <= len(args) <= (most or least):
+        raise no_function(name, args)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Signature:
     parameters: tuple[SqlType, ...]
@@ -169,6 +174,18 @@ SIGNATURES: dict[str, list[Signature]] = {
             ("text text int", "text", "overlay({0} PLACING {1} FROM {2})"),
             ("text text int int", "text", "overlay({0} PLACING {1} FROM {2} FOR {3})"),
         ],
+        "gen_random_uuid": [("", "text", "uuid()")],
+        "get_byte": [
+            (
+                "bytea int",
+                "int",
+                error_if(
+                    "{1} < 0 OR {1} >= length({0})",
+                    "index out of valid range",
+                    "CAST(conv(hex(substring({0}, {1} + 1, 1)), 16, 10) AS INT)",
+                ),
+            )
+        ],
         "md5": [("text", "text", "md5({0})"), ("bytea", "text", "md5({0})")],
         "sha224": [("bytea", "bytea", "unhex(sha2({0}, 224))")],
         "sha256": [("bytea", "bytea", "unhex(sha2({0}, 256))")],
@@ -189,9 +206,21 @@ SIGNATURES: dict[str, list[Signature]] = {
                 "make_timestamp_ntz({0}, {1}, {2}, {3}, {4}, CAST({5} AS DECIMAL(16,6)))",
             )
         ],
-        "to_timestamp": [("double", "timestamptz", "timestamp_seconds({0})")],
+        "make_timestamptz": [
+            (
+                "int int int int int double",
+                "timestamptz",
+                "CAST(make_timestamp_ntz({0}, {1}, {2}, {3}, {4}, CAST({5} AS DECIMAL(16,6))) AS TIMESTAMP)",
+            )
+        ],
+        "isfinite": [
+            ("date", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END"),
+            ("timestamp", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END"),
+            ("timestamptz", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END"),
+            ("interval", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END"),
+        ],
         # jsonb
-        "jsonb_array_length": [("jsonb", "int", "json_array_length({0})")],
-        "jsonb_typeof": [("jsonb", "text", _JSONB_TYPE)],
+        **dict.fromkeys(("jsonb_array_length", "json_array_length"), [("jsonb", "int", "json_array_length({0})")]),
+        **dict.fromkeys(("jsonb_typeof", "json_typeof"), [("jsonb", "text", _JSONB_TYPE)]),
     }.items()
 }

@@ -15,23 +15,20 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import SqlSyntaxError, TypeMismatch
+from headrace.errors import SqlSyntaxError
 from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
-from headrace.sql.expressions import Expressions, position_of, row_of, unsupported
+from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.literals import NOT_CONSTANT, constant
 from headrace.sql.names import SCHEMA
-from headrace.sql.operators import compare
 from headrace.sql.oracle import generates
 from headrace.sql.recursion import LEVELS, refers_to
 from headrace.sql.sets import is_set_returning
-from headrace.sql.shapes import as_in
-from headrace.sql.typed import BIGINT, BOOLEAN, TEXT, Typed, common_type, is_integer
+from headrace.sql.subqueries import Subqueries, Types
+from headrace.sql.typed import BIGINT, TEXT, Typed, common_type, is_integer
 from headrace.types import SqlType, quote_spark
-
-Types = list[SqlType | None]
 
 LONG_SERIES = 10_000
 
@@ -78,7 +75,7 @@ _SELECT_CLAUSES = {
 }  # fmt: skip
 
 
-class Translator(Expressions):
+class Translator(Subqueries):
     def __init__(self, table_names: Mapping[str, str], *, qualified: bool = True, within: str | None = None):
         super().__init__(qualified=qualified, within=within)
         self._unfolded: dict[int, Typed] = {}
@@ -379,6 +376,9 @@ class Translator(Expressions):
         if isinstance(node, exp.Subquery):
             if isinstance(node.this, exp.Table):  # (a JOIN b ON …)
                 return f"({self._source(node.this, first=True)})"
+            if isinstance(node.this, exp.Subquery) and node.this.args.get("joins"):  # ((SELECT …) AS a JOIN b ON …)
+                joins = "".join(f" {self._join(join)}" for join in node.this.args["joins"])
+                return f"({self._source(node.this, first=True)}{joins})"
             return f"({self.query(node.this, self._settled(node.this))}){_alias(node)}"
         if isinstance(node, exp.Values):
             return f"(VALUES {self._rows(node, self._settled(node))}){_alias(node)}"
@@ -410,6 +410,10 @@ class Translator(Expressions):
 
     def _function(self, node: exp.Anonymous, *, ordinality: bool = False) -> str:
         generated = self.rows_of(node)
+        if generated.generator is not None:
+            if ordinality:
+                raise unsupported(f"{node.this}() WITH ORDINALITY", node)
+            return f"(SELECT {generated.generator})"
         if not ordinality and (series := self._range(node, generated.columns[0][1])) is not None:
             return series
         if ordinality:
@@ -418,11 +422,13 @@ class Translator(Expressions):
 
     def _range(self, node: exp.Anonymous, kind: SqlType | None) -> str | None:
         """A long series of constants as Spark's range(): made by all executors, and never an array in memory."""
-        if node.name.lower() != "generate_series" or kind is None or not is_integer(kind):
+        if node.name.lower() not in ("generate_series", "range") or kind is None or not is_integer(kind):
             return None
         numbers = [constant(argument, BIGINT) for argument in node.expressions]
         if any(number is NOT_CONSTANT or number is None for number in numbers):
             return None
+        if node.name.lower() == "range":
+            return f"(SELECT id FROM range({', '.join(map(str, numbers))}))"
         start, stop, step = (*numbers, 1)[:3]
         if step <= 0 or (stop - start) // step < LONG_SERIES:
             return None
@@ -438,87 +444,6 @@ class Translator(Expressions):
         condition = f" ON {self.condition('JOIN/ON', on, top=False)}" if on is not None else ""
         return f"{word} {self._source(join.this)}{condition}"
 
-    # --- queries inside expressions -------------------------------------------------------------------------------
-
-    def _scalar(self, node: exp.Expression) -> Typed:
-        kinds = self.types(node)
-        if len(kinds) != 1:
-            raise SqlSyntaxError("subquery must return only one column", position=position_of(node))
-        return Typed(f"({self.query(node, [kinds[0] or TEXT])})", kinds[0] or TEXT)
-
-    def _exists(self, node: exp.Exists) -> Typed:
-        return Typed(f"EXISTS ({self.query(node.this)})", BOOLEAN)
-
-    def condition(self, construct: str, node: exp.Expression, *, top: bool = True) -> str:
-        """A condition of which only the truth counts, so that NULL may pass for false.
-
-        There Spark's IN does, as a join. Elsewhere it would say false for NULL; see _quantified_query. Under NOT the
-        difference counts, except for a NOT IN that the whole condition depends on."""
-        node = as_in(node.unnest())
-        if isinstance(node, (exp.And, exp.Or)):
-            word = "AND" if isinstance(node, exp.And) else "OR"
-            inner = top and word == "AND"
-            left = self.condition(word, node.this, top=inner)
-            return f"({left} {word} {self.condition(word, node.expression, top=inner)})"
-        if isinstance(node, exp.In) and node.args.get("query") is not None:
-            return self._spark_in(node.this, node.args["query"]).sql
-        negated = node.this.unnest() if isinstance(node, exp.Not) else None
-        if top and isinstance(negated, exp.In) and negated.args.get("query") is not None:
-            return f"(NOT {self._spark_in(negated.this, negated.args['query']).sql})"
-        return self.boolean(construct, node)
-
-    def _compared(self, left: exp.Expression, query: exp.Expression) -> tuple[list[Typed], Types]:
-        """The values on the left, converted to the types in which they are compared, and those types."""
-        kinds = self.types(query)
-        row = row_of(left) or [left]
-        if len(kinds) != len(row):
-            few = len(kinds) < len(row)
-            raise SqlSyntaxError(f"subquery has too {'few' if few else 'many'} columns", position=position_of(query))
-        values = [self.value(each) for each in row]
-        want = []
-        for value, kind in zip(values, kinds, strict=True):
-            common = common_type("IN", [value.type, kind])
-            if common is None and value.type != kind:
-                raise TypeMismatch("IN types cannot be matched")
-            want.append(common or TEXT)
-        return [cast(value, kind) for value, kind in zip(values, want, strict=True)], want
-
-    def _spark_in(self, left: exp.Expression, query: exp.Expression) -> Typed:
-        values, want = self._compared(left, query)
-        left_sql = values[0].sql if len(values) == 1 else f"({', '.join(value.sql for value in values)})"
-        return Typed(f"({left_sql} IN ({self.query(query, want)}))", BOOLEAN)
-
-    def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
-        return self._quantified_query("=", left, query, every=False)
-
-    def _quantified_query(self, symbol: str, left: exp.Expression, query: exp.Expression, *, every: bool) -> Typed:
-        """x > ALL (query) and its like, with NULL where PostgreSQL has it.
-
-        The query is summed up in one row: how many rows, how many not NULL, and what decides the comparison, which is
-        the set of values for = ANY and <> ALL, and the least and the greatest for all others."""
-        if row_of(left) is not None:
-            raise unsupported("a row compared with a subquery, other than by IN in a condition,", left)
-        (value,), (kind,) = self._compared(left, query)
-        by_set = (symbol, every) in (("=", False), ("<>", True))
-        facts = "'s', collect_set(`_v`)" if by_set else "'l', min(`_v`), 'g', max(`_v`)"
-        source = f"({self.query(query, [kind])}) AS `_q`(`_v`)"
-        summary = f"(SELECT named_struct('n', count(*), 'm', count(`_v`), {facts}) FROM {source})"
-        least, greatest = Typed(f"{summary}.l", kind), Typed(f"{summary}.g", kind)
-        if by_set:
-            decided = f"array_contains({summary}.s, {value.sql})"
-        elif symbol in ("=", "<>"):  # some differ
-            decided = f"({compare('<>', value, least).sql} OR {compare('<>', value, greatest).sql})"
-        else:
-            hardest = greatest if (symbol[0] == ">") == every else least
-            decided = compare(symbol, value, hardest).sql
-            decided = f"(NOT {decided})" if every else decided
-        return Typed(
-            f"CASE WHEN {summary}.n = 0 THEN {str(every).lower()} WHEN {value.sql} IS NULL THEN NULL "
-            f"WHEN {decided} THEN {str(not every).lower()} WHEN {summary}.m < {summary}.n THEN NULL "
-            f"ELSE {str(every).lower()} END",
-            BOOLEAN,
-        )
-
 
 def _alias(node: exp.Expression) -> str:
     alias = node.args.get("alias")
@@ -532,7 +457,12 @@ def _alias(node: exp.Expression) -> str:
 def _only(node: exp.Expression, known: set[str]) -> None:
     for key, value in node.args.items():
         if key not in known and value not in (None, False, []):
-            raise unsupported(_CLAUSES.get(key, key.strip("_").upper()), node)
+            raise unsupported(clause_name(key), node)
+
+
+def clause_name(key: str) -> str:
+    """A clause as SQL calls it, by its name in sqlglot's tree."""
+    return _CLAUSES.get(key, key.strip("_").upper())
 
 
 _CLAUSES = {
@@ -540,6 +470,7 @@ _CLAUSES = {
     "sample": "TABLESAMPLE",
     "into": "SELECT INTO",
     "pivots": "PIVOT",
+    "laterals": "LATERAL VIEW",
     "by_name": "BY NAME",
     "only": "ONLY",
     "version": "FOR SYSTEM_TIME",
@@ -549,6 +480,6 @@ _CLAUSES = {
 
 _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
     **_EXPRESSION_METHODS,
-    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), Translator._scalar),
-    exp.Exists: Translator._exists,
+    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), Subqueries._scalar),
+    exp.Exists: Subqueries._exists,
 }

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import TypeMismatch
-from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, array_of
+from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, array_of, map_of
 
 BOOLEAN, SMALLINT, INTEGER, BIGINT = SqlType("boolean"), SqlType("smallint"), SqlType("integer"), SqlType("bigint")
 NUMERIC, REAL, DOUBLE = SqlType("numeric"), SqlType("real"), SqlType("double precision")
@@ -97,6 +97,9 @@ def widen(left: SqlType, right: SqlType) -> SqlType | None:
     if left.name == right.name == "array":
         element = widen(left.element, right.element)
         return None if element is None else array_of(element)
+    if left.name == right.name == "map":
+        key, value = (widen(a, b) for (_, a), (_, b) in zip(left.fields, right.fields, strict=True))
+        return None if key is None or value is None else map_of(key, value)
     if left.name == right.name == "struct" and len(left.fields) == len(right.fields):
         inner = [widen(a, b) for (_, a), (_, b) in zip(left.fields, right.fields, strict=True)]
         names = [name for name, _ in left.fields]

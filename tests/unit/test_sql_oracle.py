@@ -16,18 +16,20 @@ from headrace.sql.translate import to_spark
 from headrace.types import SqlType
 
 INT, TEXT, SMALLINT = SqlType("integer"), SqlType("varchar"), SqlType("smallint")
+PAIR = SqlType("struct", fields=(("k", TEXT), ("v", INT)))
 COLUMNS = (Column(name="a", type=INT), Column(name="b", type=TEXT))
 CATALOG = Catalog().add(Relation(id=1, name="t", kind=TABLE, columns=COLUMNS, pk=(KeyColumn(name="a"),)))
 
 
 class Fake:
-    """Knows three functions, and remembers what it was asked."""
+    """Knows some functions, and remembers what it was asked."""
 
     known = {
         "soundex": Found(kind=SCALAR, type=TEXT),
         "getbit": Found(kind=SCALAR, type=SMALLINT, exact=False),
         "max_by": Found(kind=AGGREGATE, type=TEXT),
         "stack": Found(kind=GENERATOR, type=INT),
+        "pairs": Found(kind=GENERATOR, type=PAIR, columns=PAIR.fields),
     }
 
     def __init__(self):
@@ -73,21 +75,30 @@ def test_what_headrace_defines_is_never_asked_for():
 
 
 def test_aggregates_group():
-    sql = spark(
-        "SELECT max_by(b, a) FILTER (WHERE a > 1), max_by(DISTINCT b, a) OVER (PARTITION BY a) FROM t GROUP BY a, b"
-    )
+    sql = spark("SELECT max_by(b, a) FILTER (WHERE a > 1), max_by(b, a) OVER (PARTITION BY a) FROM t GROUP BY a, b")
     assert "max_by(`t`.`b`, `t`.`a`) FILTER (WHERE (`t`.`a` > 1))" in sql
-    assert "max_by(DISTINCT `t`.`b`, `t`.`a`) OVER (PARTITION BY `t`.`a`)" in sql
+    assert "max_by(`t`.`b`, `t`.`a`) OVER (PARTITION BY `t`.`a`)" in sql
     with pytest.raises(GroupingError, match='column "t.a" must appear in the GROUP BY clause'):
         spark("SELECT a, max_by(b, a) FROM t")
     with pytest.raises(GroupingError, match="not allowed in WHERE"):
         spark("SELECT a FROM t WHERE max_by(b, a) = 'x'")
 
 
-def test_generators_stand_in_the_select_list():
+def test_generators_of_one_column_stand_in_the_select_list_or_in_from():
     assert "SELECT stack(2, 1, 2) AS `stack`" in spark("SELECT stack(2, 1, 2)")
-    with pytest.raises(Unsupported, match=r"function stack\(\) in FROM"):
-        spark("SELECT * FROM stack(2, 1, 2)")
+    assert spark("SELECT * FROM stack(2, 1, 2)").endswith("FROM (SELECT stack(2, 1, 2)) AS `stack`(`stack`)")
+    assert "CROSS JOIN LATERAL (SELECT stack(2, `t`.`a`, 2)) AS `s`(`n`)" in spark(
+        "SELECT n FROM t, stack(2, a, 2) AS s (n)"
+    )
+
+
+def test_generators_of_several_columns_are_one_more_source():
+    sql = spark("SELECT a, pairs(a) FROM t")
+    assert sql == (
+        "SELECT `t`.`a` AS `a`, `_g1`.`k` AS `k`, `_g1`.`v` AS `v` "
+        "FROM `t` AS `t` CROSS JOIN LATERAL (SELECT pairs(`t`.`a`)) AS `_g1`(`k`, `v`)"
+    )
+    assert "`_g1`" not in spark("SELECT *, pairs(a) FROM t").partition(", `_g1`.`k`")[0]
 
 
 @pytest.mark.parametrize(
@@ -95,6 +106,10 @@ def test_generators_stand_in_the_select_list():
     [
         ("SELECT nope(a) FROM t", Unsupported, r"function nope\(\) is not supported"),
         ("SELECT picky(a) FROM t", TypeMismatch, r"function picky\(integer\) does not exist"),
+        ("SELECT * FROM pairs(1) WITH ORDINALITY", Unsupported, r"pairs\(\) WITH ORDINALITY"),
+        ("SELECT * FROM ROWS FROM (pairs(1)) AS r", Unsupported, r"pairs\(\) in ROWS FROM"),
+        ("SELECT pairs(a), count(*) FROM t", Unsupported, r"pairs\(\) beside aggregates"),
+        ("SELECT max_by(DISTINCT b, a) OVER () FROM t", Unsupported, "DISTINCT in a window function"),
         ("SELECT max_by(b, a ORDER BY a) FROM t", Unsupported, r"max_by\(\) as an aggregate"),
     ],
 )
