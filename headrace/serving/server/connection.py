@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.engine.engine import Engine
@@ -18,10 +18,11 @@ from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
 from headrace.serving.server.portal import Portal
-from headrace.serving.server.prepared import DuplicateCursor, PreparedStatements, UndefinedCursor
+from headrace.serving.server.prepared import PreparedStatements
 from headrace.serving.server.startup import Greeting
-from headrace.serving.session import Session
+from headrace.serving.session import IDLE, Session
 from headrace.serving.wire import reader, writer
+from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
 from headrace.sql.parse import parse
 
@@ -53,7 +54,6 @@ class Connection:
         self._greeting = greeting
         self._session = Session(engine, on_notice=self._notice_now)
         self._prepared = PreparedStatements(self._session)
-        self._cursors: dict[str, Portal] = {}
         self._reported: dict[str, str] = {}
         self._busy = threading.Lock()
         self._running = False
@@ -103,11 +103,11 @@ class Connection:
                 return
             if isinstance(message, reader.Sync):
                 skipping = False
-                self._prepared.portals.pop("", None)
+                if self._session.status == IDLE:
+                    self._prepared.forget_bound()
                 self._ready()
             elif isinstance(message, reader.Query):
                 skipping = False
-                self._prepared.portals.pop("", None)
                 self._guarded(partial(self._simple, message.text))
                 self._ready()
             elif isinstance(message, (reader.CopyData, reader.CopyDone, reader.CopyFail)):
@@ -196,7 +196,7 @@ class Connection:
             self._answer(statement)
 
     def _answer(self, statement: ast.Statement) -> None:
-        if self._for_the_connection(statement, describe=True):
+        if self._for_the_connection(statement):
             return
         result = self._session.perform(statement)
         self._notice(result)
@@ -226,7 +226,7 @@ class Connection:
             self._prepared.bind(message)
             self._channel.send(writer.BIND_COMPLETE)
         elif isinstance(message, reader.Describe):
-            self._channel.send(self._describe(message))
+            self._channel.send(self._prepared.describe(message))
         elif isinstance(message, reader.Execute):
             self._execute(message)
         elif isinstance(message, reader.Close):
@@ -237,23 +237,15 @@ class Connection:
         else:
             raise reader.ProtocolViolation(f"unexpected message {type(message).__name__}")
 
-    def _describe(self, message: reader.Describe) -> bytes:
-        if message.kind == "P":
-            statement = self._prepared.portal(message.name).statement
-            if isinstance(statement, ast.FetchCursor):
-                cursor = self._cursor(statement.name)
-                return writer.row_description(cursor.columns, cursor.types, cursor.formats)
-        return self._prepared.describe(message)
-
     def _execute(self, message: reader.Execute) -> None:
         bound = self._prepared.portal(message.portal)
-        if bound.statement is None:
+        portal = bound.portal
+        if portal is None and bound.statement is None:
             self._channel.send(writer.EMPTY_QUERY)
             return
-        self.statements += 1
-        portal = bound.portal
         if portal is None:
-            if self._for_the_connection(bound.statement, describe=False):
+            self.statements += 1
+            if self._for_the_connection(bound.statement, formats=bound.formats):
                 return
             result = self._session.perform(bound.statement)
             self._notice(result)
@@ -266,19 +258,16 @@ class Connection:
 
     # --- statements about the connection itself --------------------------------------------------------------------
 
-    def _for_the_connection(self, statement: ast.Statement, *, describe: bool) -> bool:
-        """Whether the statement was one of these, and has been answered."""
+    def _for_the_connection(self, statement: ast.Statement, *, formats: Sequence[int] | None = None) -> bool:
+        """Whether the statement was one of these, and has been answered. Without formats, rows are described first."""
         if isinstance(statement, ast.Copy):
             tag = f"COPY {self._copy(statement)}"
         elif isinstance(statement, ast.DeclareCursor):
-            if statement.name in self._cursors:
-                raise DuplicateCursor(f'cursor "{statement.name}" already exists')
-            self._cursors[statement.name] = Portal(
-                self._session.perform(ast.Select(sql=statement.sql, query=statement.query))
-            )
+            query = ast.Select(sql=statement.sql, query=statement.query)
+            self._prepared.declare(statement.name, self._session.perform(query))
             tag = "DECLARE_CURSOR"
         elif isinstance(statement, ast.FetchCursor):
-            tag = self._fetch(statement, describe)
+            tag = self._fetch(statement, formats)
         elif isinstance(statement, ast.CloseCursor):
             self._close_cursors(statement.name)
             tag = "CLOSE_CURSOR"
@@ -292,32 +281,28 @@ class Connection:
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
-                self._cursors.clear()
+                self._prepared.portals.clear()
             return False
         self._channel.send(writer.command_complete(tag))
         return True
 
-    def _cursor(self, name: str) -> Portal:
-        if name not in self._cursors:
-            raise UndefinedCursor(f'cursor "{name}" does not exist')
-        return self._cursors[name]
-
-    def _fetch(self, statement: ast.FetchCursor, describe: bool) -> str:
-        cursor = self._cursor(statement.name)
+    def _fetch(self, statement: ast.FetchCursor, formats: Sequence[int] | None) -> str:
+        cursor = self._prepared.cursor(statement.name).portal
         if statement.move:
             for _ in cursor.fetch(statement.count):
                 self._session.refuse_if_cancelled()
             return f"MOVE {cursor.rows}"
-        if describe:
+        cursor.formats = spread(formats or (), len(cursor.columns))
+        if formats is None:
             self._channel.send(writer.row_description(cursor.columns, cursor.types, cursor.formats))
         return f"FETCH {self._send_rows(cursor, statement.count)}"
 
     def _close_cursors(self, name: str | None) -> None:
         if name is None:
-            self._cursors.clear()
+            self._prepared.portals.clear()
         else:
-            self._cursor(name)
-            del self._cursors[name]
+            self._prepared.cursor(name)
+            del self._prepared.portals[name]
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:

@@ -61,6 +61,8 @@ class Bound:
     columns: list[tuple[str, SqlType]] | None = None
     portal: Portal | None = None
     rows: int = 0
+    declared: bool = False
+    """By DECLARE: it stays until it is closed, or the transaction ends."""
 
 
 class PreparedStatements:
@@ -87,10 +89,7 @@ class PreparedStatements:
 
     def bind(self, message: reader.Bind) -> None:
         prepared = self._statement(message.statement)
-        if message.portal and message.portal in self.portals:
-            raise DuplicateCursor(f'cursor "{message.portal}" already exists')
-        if len(self.portals) >= STATEMENTS:
-            raise TooManyPrepared(f"a session may have {STATEMENTS:,} portals", hint="close some")
+        self._refuse_portal(message.portal)
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
         constants = [
@@ -123,6 +122,8 @@ class PreparedStatements:
     def _columns_of_unbound(self, prepared: Prepared) -> list[tuple[str, SqlType]]:
         constants = [parameters.unknown_constant(kind) for kind in prepared.types]
         (statement,) = parse(parameters.with_constants(prepared.text, constants))
+        if isinstance(statement, ast.FetchCursor):
+            return self.cursor(statement.name).columns
         columns = self._session.describe(statement)
         if columns is None:
             result = self._session.perform(statement)
@@ -130,13 +131,36 @@ class PreparedStatements:
         return columns
 
     def _columns(self, bound: Bound) -> list[tuple[str, SqlType]]:
+        if isinstance(bound.statement, ast.FetchCursor):
+            return self.cursor(bound.statement.name).columns
         if bound.statement is None:
-            return []
+            return bound.columns or []
         if bound.columns is None:
             bound.columns = self._session.describe(bound.statement)
         if bound.columns is None:
             self.open(bound, self._session.perform(bound.statement))
         return bound.columns
+
+    def declare(self, name: str, result: Result) -> None:
+        self._refuse_portal(name)
+        bound = Bound(statement=None, formats=(), declared=True)
+        self.open(bound, result)
+        self.portals[name] = bound
+
+    def _refuse_portal(self, name: str) -> None:
+        if name and name in self.portals:
+            raise DuplicateCursor(f'cursor "{name}" already exists')
+        if len(self.portals) >= STATEMENTS:
+            raise TooManyPrepared(f"a session may have {STATEMENTS:,} portals", hint="close some")
+
+    def forget_bound(self) -> None:
+        """Portals that were bound live as long as their transaction, which is over."""
+        self.portals = {name: bound for name, bound in self.portals.items() if bound.declared}
+
+    def cursor(self, name: str) -> Bound:
+        if name not in self.portals or self.portals[name].portal is None:
+            raise UndefinedCursor(f'cursor "{name}" does not exist')
+        return self.portals[name]
 
     def open(self, bound: Bound, result: Result) -> Portal:
         described = None if bound.columns is None else [kind for _, kind in bound.columns]

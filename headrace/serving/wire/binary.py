@@ -34,6 +34,9 @@ def encoder(kind: SqlType) -> Callable[[Any], bytes]:
         return _array_encoder(kind)
     if kind.name == "struct":
         return _struct_encoder(kind)
+    if kind.name == "numeric":
+        as_text = renderer(kind)  # which knows how many decimals are shown
+        return lambda value: _numeric(Decimal(as_text(value)))
     return _ENCODERS[kind.name]
 
 
@@ -123,11 +126,6 @@ def _numeric(value: Decimal | int) -> bytes:
     return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
 
 
-def _unconstrained_numeric(kind: SqlType) -> Callable[[Any], bytes]:
-    as_text = renderer(kind)
-    return lambda value: _numeric(Decimal(as_text(value)))
-
-
 _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "boolean": lambda value: b"\1" if value else b"\0",
     "smallint": struct.Struct("!h").pack,
@@ -141,7 +139,6 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "timestamp": _timestamp,
     "timestamptz": _timestamp,
     "interval": _interval,
-    "numeric": _unconstrained_numeric(SqlType("numeric")),
     "jsonb": lambda value: b"\1" + render(value, SqlType("jsonb")).encode(),
 }
 
