@@ -95,7 +95,7 @@ def parse_one_of(*values: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         for value in values:
-            if text.strip().lower() == value.lower():
+            if text.strip().strip("'").lower() == value.lower():
                 return values[0]
         raise ValueError(f"only {values[0]} is supported")
 
@@ -156,7 +156,7 @@ class Parameter:
             ) from None
 
 
-SERVER_VERSION = "14.0"
+SERVER_VERSION = "13.14.0"
 """Drivers decide by it what they may ask for. RisingWave says much the same."""
 
 _ALL = (
