@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import itertools
@@ -33,12 +34,15 @@ from headrace.errors import (
     Unsupported,
     WrongObjectKind,
 )
+from headrace.serving.pg_catalog.relations import Context
+from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement, parse
 from headrace.sql.translate import to_spark
+from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_spark, quote_sql
 
 if TYPE_CHECKING:
@@ -66,6 +70,7 @@ class Session:
         self._cancelled = threading.Event()
         self._tag = f"headrace-session-{next(_numbers)}"
         self.status = IDLE
+        self.user, self.process = "root", 0
         self._wrote = False
         self._told = False
 
@@ -163,18 +168,28 @@ class Session:
             return None
         else:
             return []
-        state = self._engine.snapshot(self._variable("query_epoch"))
-        bound = bind_query(query, state.catalog, functions=self._engine.functions)
+        system = resolve(query, self._context(self._engine.snapshot(self._variable("query_epoch"))))
+        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
     def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
         """The query as of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
-        bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+        system = resolve(statement.query, self._context(state))
+        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
-        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes)
+        elif system.tables:
+            state = dataclasses.replace(state, catalog=system.catalog)
+        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes, given=system.tables)
+
+    def _context(self, state: Manifest) -> Context:
+        """What queries that speak of the system are answered from."""
+        settings = {name: self.shown(name) for name in PARAMETERS}
+        return Context(
+            state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list
+        )
 
     @property
     def _use_indexes(self) -> bool:

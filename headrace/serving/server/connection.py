@@ -53,6 +53,7 @@ class Connection:
         self._engine = engine
         self._greeting = greeting
         self._session = Session(engine, on_notice=self._notice_now)
+        self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session)
         self._reported: dict[str, str] = {}
         self._busy = threading.Lock()
