@@ -42,8 +42,8 @@ def _columns(context: Context) -> Iterator[tuple]:
             pg_name = f"_{PG_TYPES[kind.element.name].pg_name}" if kind.name == "array" else PG_TYPES[kind.name].pg_name
             generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
             yield (
-                DATABASE, "public", relation.name, column.name, number, column.default, nullable, shown_type(kind), None,
-                kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO", *generated, "YES",
+                DATABASE, "public", relation.name, column.name, number, column.default, nullable, shown_type(kind),
+                None, kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO", *generated, "YES",
             )  # fmt: skip
 
 

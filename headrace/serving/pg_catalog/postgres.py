@@ -60,17 +60,17 @@ def _attribute(context: Context) -> Iterator[tuple]:
         keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
             yield (
-                oid(relation), column.name, type_oid(column.type), -1, PG_TYPES.get(column.type.name, _ANY).size, number,
-                0, -1, type_modifier(column.type), not column.nullable or column.name in keys,
+                oid(relation), column.name, type_oid(column.type), -1, PG_TYPES.get(column.type.name, _ANY).size,
+                number, 0, -1, type_modifier(column.type), not column.nullable or column.name in keys,
                 column.default is not None or column.generated is not None, "",
-                "s" if column.generated is not None else "", False, True, 0, None, None, False, "", None, 0,
+                "s" if column.generated is not None else "", False, True, 0, None, None, False, "", None, 0, "p",
             )  # fmt: skip
         if has_key(relation):
             for number, key in enumerate(relation.pk, 1):
                 kind = relation.column(key.name).type
                 yield (
                     key_oid(relation), key.name, type_oid(kind), -1, -1, number, 0, -1, type_modifier(kind), False,
-                    False, "", "", False, True, 0, None, None, False, "", None, 0,
+                    False, "", "", False, True, 0, None, None, False, "", None, 0, "p",
                 )  # fmt: skip
 
 
@@ -133,7 +133,8 @@ def _types(context: Context) -> Iterator[tuple]:
 def _type_row(number: int, name: str, size: int, kind: str, category: str, element: int, array: int) -> tuple:
     return (
         number, name, NAMESPACES["pg_catalog"], OWNER, size, size in (1, 2, 4, 8), kind, category, False, True, ",", 0,
-        element, array, f"{name}in", f"{name}out", f"{name}recv", f"{name}send", "-", False, 0, -1, 0, 0, None, "i", "p",
+        element, array, f"{name}in", f"{name}out", f"{name}recv", f"{name}send", "-", False, 0, -1, 0, 0, None, "i",
+        "p",
     )  # fmt: skip
 
 
@@ -229,7 +230,7 @@ RELATIONS: dict[str, SystemRelation] = {
         """attrelid int, attname text, atttypid int, attstattarget int, attlen small, attnum small, attndims int,
         attcacheoff int, atttypmod int, attnotnull bool, atthasdef bool, attidentity text, attgenerated text,
         attisdropped bool, attislocal bool, attinhcount int, attacl texts, attoptions texts, atthasmissing bool,
-        attcompression text, attfdwoptions texts, attcollation int""",
+        attcompression text, attfdwoptions texts, attcollation int, attstorage text""",
         _attribute,
     ),
     "pg_attrdef": system_relation("oid int, adrelid int, adnum small, adbin text", _defaults),
@@ -311,7 +312,8 @@ RELATIONS: dict[str, SystemRelation] = {
         polwithcheck text"""
     ),
     "pg_trigger": system_relation(
-        "oid int, tgrelid int, tgname text, tgfoid int, tgtype small, tgenabled text, tgisinternal bool, tgconstraint int"
+        """oid int, tgrelid int, tgname text, tgfoid int, tgtype small, tgenabled text, tgisinternal bool,
+        tgconstraint int"""
     ),
     "pg_statistic_ext": system_relation(
         """oid int, stxrelid int, stxname text, stxnamespace int, stxowner int, stxstattarget int, stxkeys ints,

@@ -89,8 +89,8 @@ def _object_type(kind: exp.Expression | None) -> str | None:
 _NAMES = {"name", "oid", '"char"', "regclass", "regtype", "regproc", "regnamespace", "regrole", "xid", "int2vector"}
 _PLAIN = {
     "name": "varchar", "char": "varchar", "text": "varchar", "oid": "int", "xid": "int", "bpchar": "varchar",
-    "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float4": "real", "float8": "double precision",
-    "int2vector": "int[]", "regproc": "varchar", "regrole": "varchar",
+    "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float4": "real",
+    "float8": "double precision", "int2vector": "int[]", "regproc": "varchar", "regrole": "varchar",
 }  # fmt: skip
 
 
@@ -109,7 +109,7 @@ class _Resolver:
             node.set("catalog", None)
             return node
         if isinstance(node, exp.Dot) and node.this.name == "pg_catalog":
-            return self.node(node.expression)
+            return node.expression.transform(self.node, copy=False)
         if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
             return self._call(node, build)
         if isinstance(node, exp.Cast) and (kind := _object_type(node.args.get("to"))) is not None:
