@@ -86,7 +86,7 @@ class Session:
 
     def perform(self, statement: ast.Statement) -> Result:
         self._engine.coordinator.refuse_if_closed()
-        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback)):
+        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
             raise FailedTransaction(
                 "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
             )
@@ -465,6 +465,18 @@ class Session:
         if self.status != IDLE and self._wrote:
             result.notice = f"nothing is undone: {NO_TRANSACTIONS}"
         self.status = IDLE
+        return result
+
+    @run.register
+    def _savepoint(self, statement: ast.Savepoint) -> Result:
+        return Result(statement.sql.split()[0].upper())
+
+    @run.register
+    def _rollback_to(self, statement: ast.RollbackTo) -> Result:
+        result = Result("ROLLBACK")
+        if self.status != IDLE:
+            self.status = IN_TRANSACTION
+            result.notice = f"nothing is undone: {NO_TRANSACTIONS}" if self._wrote else None
         return result
 
     @run.register

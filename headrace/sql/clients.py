@@ -24,13 +24,24 @@ def _skip(p: Parser) -> None:
 
 def _transaction(kind: type[s.Statement]):
     def read(p: Parser) -> Unfinished:
-        if p._match_text_seq("PREPARED") or p._match_text_seq("TO"):
+        if kind is s.Rollback and (p._match_text_seq("TO") or p._match_text_seq("TRANSACTION", "TO")):
+            return _savepoint(s.RollbackTo)(p)
+        if p._match_text_seq("PREPARED"):
             raise Unsupported(
                 f"{p._tokens[0].text.upper()} {p._prev.text.upper()} is not supported: there are no transactions",
                 hint="every statement takes effect by itself",
                 position=p._prev.start + 1,
             )
         _skip(p)  # isolation levels and the like: a statement sees one committed state, which is the strictest
+        return partial(kind)
+
+    return read
+
+
+def _savepoint(kind: type[s.Statement]):
+    def read(p: Parser) -> Unfinished:
+        p._match_text_seq("SAVEPOINT")
+        clauses.identifier(p)
         return partial(kind)
 
     return read
@@ -165,6 +176,8 @@ STATEMENTS = {
     "END": _transaction(s.Commit),
     "ROLLBACK": _transaction(s.Rollback),
     "ABORT": _transaction(s.Rollback),
+    "SAVEPOINT": _savepoint(s.Savepoint),
+    "RELEASE": _savepoint(s.Savepoint),
     "DECLARE": _declare,
     "FETCH": _fetch,
     "MOVE": partial(_fetch, move=True),

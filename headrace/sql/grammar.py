@@ -407,8 +407,6 @@ _REFUSED: dict[str, str | None] = {
     "REINDEX": None,
     "LOCK": None,
     "PREPARE": "a driver prepares statements by the protocol",
-    "SAVEPOINT": "there are no transactions: every statement takes effect by itself",
-    "RELEASE": "there are no transactions: every statement takes effect by itself",
     "EXECUTE": None,
     "CALL": None,
     "DO": None,

@@ -308,6 +308,16 @@ class Rollback(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Savepoint(Statement):
+    """SAVEPOINT name, RELEASE SAVEPOINT name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackTo(Statement):
+    """ROLLBACK TO SAVEPOINT name"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SetTransaction(Statement):
     """SET TRANSACTION …, SET SESSION CHARACTERISTICS …: there is nothing to set."""
 

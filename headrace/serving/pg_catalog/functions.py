@@ -14,7 +14,7 @@ import headrace
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
-from headrace.serving.pg_catalog.postgres import key_definition
+from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.dialect import call
@@ -103,13 +103,13 @@ def _index_definition(arguments: Arguments, context: Context) -> exp.Expression:
     columns: dict[int, list[str]] = {}
     for relation in context.catalog:
         if relation.kind == INDEX:
-            whole[oid(relation)] = relation.definition
+            whole[oid(relation)] = index_definition(relation, context)
             columns[oid(relation)] = [quote_sql(column.name) for column in relation.visible_columns]
         elif has_key(relation):
             whole[key_oid(relation)] = key_definition(relation)
             columns[key_oid(relation)] = [quote_sql(key.name) for key in relation.pk]
     if len(arguments) < 2 or (isinstance(arguments[1], exp.Literal) and arguments[1].this == "0"):
-        return lookup(arguments[0], {id: _using_btree(definition) for id, definition in whole.items()})
+        return lookup(arguments[0], whole)
     case = exp.Case()
     for id, names in columns.items():
         for at, name in enumerate(names, 1):
@@ -119,15 +119,6 @@ def _index_definition(arguments: Arguments, context: Context) -> exp.Expression:
             )
             case = case.when(wanted, text(name))
     return case.else_(null("varchar")) if columns else null("varchar")
-
-
-def _using_btree(definition: str) -> str:
-    """psql shows what follows USING."""
-    if " USING " in definition:
-        return definition
-    before, on, after = definition.partition(" ON ")
-    name, _, rest = after.partition("(")
-    return f"{before}{on}{name.strip()} USING btree ({rest}"
 
 
 def _constraint_definition(arguments: Arguments, context: Context) -> exp.Expression:
@@ -193,6 +184,12 @@ def _to_regclass(arguments: Arguments, context: Context) -> exp.Expression:
         return number(relation_oid(arguments[0].name, context))
     except UndefinedRelation:
         return null("integer")
+
+
+def _to_regtype(arguments: Arguments, context: Context) -> exp.Expression:
+    name = arguments[0].name.lower()
+    names = {each.pg_name: each.oid for each in PG_TYPES.values()} | {name: id for id, name in TYPE_NAMES.items()}
+    return number(names[name]) if name in names else null("integer")
 
 
 def constant(value: Any) -> Build:
@@ -273,6 +270,7 @@ FUNCTIONS: dict[str, Build] = {
     ),
     "current_setting": _setting,
     "to_regclass": _to_regclass,
+    "to_regtype": _to_regtype,
     "quote_ident": lambda arguments, context: arguments[0].copy(),
     "array_upper": lambda arguments, context: call("array_length", *[each.copy() for each in arguments]),
     "array_lower": constant(number(1)),

@@ -22,6 +22,7 @@ from headrace.serving.pg_catalog.relations import (
     type_oid,
 )
 from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
 from headrace.types import quote_sql
@@ -176,7 +177,7 @@ def _indexes(context: Context) -> Iterator[tuple]:
             yield "public", relation.name, f"{relation.name}_pkey", None, key_definition(relation)
         if relation.kind == INDEX:
             table = context.catalog.relations[relation.depends_on[0]]
-            yield "public", table.name, relation.name, None, relation.definition
+            yield "public", table.name, relation.name, None, index_definition(relation, context)
 
 
 def key_definition(relation: Relation) -> str:
@@ -184,6 +185,15 @@ def key_definition(relation: Relation) -> str:
     columns = ", ".join(quote_sql(key.name) for key in relation.pk)
     name = quote_sql(f"{relation.name}_pkey")
     return f"CREATE UNIQUE INDEX {name} ON public.{quote_sql(relation.name)} USING btree ({columns})"
+
+
+def index_definition(index: Relation, context: Context) -> str:
+    """The same of an index; psql shows what follows USING."""
+    table = context.catalog.relations[index.depends_on[0]]
+    statement = index_statement(index.definition)
+    keys = ", ".join(map(key_text, statement.keys))
+    include = f" INCLUDE ({', '.join(map(quote_sql, statement.include))})" if statement.include else ""
+    return f"CREATE INDEX {quote_sql(index.name)} ON public.{quote_sql(table.name)} USING btree ({keys}){include}"
 
 
 def _descriptions(context: Context) -> Iterator[tuple]:

@@ -12,7 +12,7 @@ becomes a bare string constant, which takes the type that its surroundings ask f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -62,9 +62,9 @@ def with_constants(text: str, constants: Sequence[str]) -> str:
     return _replaced(text, lambda number: constants[number - 1])
 
 
-def unknown_constant(kind: SqlType | None) -> str:
-    """Stands for a value that is not known yet."""
-    return "NULL" if kind is None else f"CAST(NULL AS {_written(kind)})"
+def unknown_constants(types: Sequence[SqlType], limits: Collection[int]) -> list[str]:
+    """They stand for values that are not known yet. A LIMIT takes numbers only."""
+    return ["0" if number in limits else f"CAST(NULL AS {kind})" for number, kind in enumerate(types, 1)]
 
 
 def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> str:
@@ -88,11 +88,7 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
     if kind.name in ("smallint", "integer", "bigint") and re.fullmatch(r"-?\d{1,18}", text):
         # A bare number fits columns of any width, so that a driver's guess decides nothing.
         return f"({text})" if text.startswith("-") else text
-    return f"CAST({quoted} AS {_written(kind)})"
-
-
-def _written(kind: SqlType) -> str:
-    return str(kind)
+    return f"CAST({quoted} AS {kind})"
 
 
 # --- types --------------------------------------------------------------------------------------------------------
@@ -103,6 +99,17 @@ def parameter_types(statement: ast.Statement | None, count: int, oids: Sequence[
     used = _used_types(statement, catalog) if statement is not None else {}
     given = [type_of(oid) if oid else None for oid in [*oids, *([0] * (count - len(oids)))][:count]]
     return [kind or used.get(number) or TEXT for number, kind in enumerate(given, 1)]
+
+
+def limit_parameters(statement: ast.Statement | None) -> set[int]:
+    """The parameters that say how many rows."""
+    query = getattr(statement, "query", None)
+    limits = [] if query is None else query.find_all(exp.Limit, exp.Offset, exp.Fetch)
+    return {number for node in limits if (number := _number(_limit(node))) is not None}
+
+
+def _limit(node: exp.Expression) -> exp.Expression | None:
+    return node.args.get("expression") or node.args.get("count")
 
 
 def _number(node: exp.Expression | None) -> int | None:
@@ -167,7 +174,7 @@ def _use_in(node: exp.Expression, use: Callable, columns: dict[str, SqlType]) ->
     if isinstance(node, exp.Cast):
         use(node.this, _cast_type(node))
     elif isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)):
-        use(node.args.get("expression") or node.args.get("count"), BIGINT)
+        use(_limit(node), BIGINT)
     elif isinstance(node, (exp.Like, exp.ILike)):
         use(node.this, TEXT)
         use(node.expression, TEXT)

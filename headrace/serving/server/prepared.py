@@ -47,6 +47,8 @@ class Prepared:
     text: str
     types: list[SqlType]
     oids: list[int]
+    limits: set[int]
+    """Which parameters are a LIMIT or OFFSET"""
     empty: bool
     columns: list[tuple[str, SqlType]] | None = None
     """As the client was told"""
@@ -84,7 +86,12 @@ class PreparedStatements:
         types = parameters.parameter_types(statement, count, message.oids, catalog)
         oids = [given or oid_of(kind) for given, kind in zip([*message.oids, *([0] * count)], types, strict=False)]
         self._statements[message.name] = Prepared(
-            name=message.name, text=message.text, types=types, oids=oids, empty=statement is None
+            name=message.name,
+            text=message.text,
+            types=types,
+            oids=oids,
+            limits=parameters.limit_parameters(statement),
+            empty=statement is None,
         )
 
     def bind(self, message: reader.Bind) -> None:
@@ -120,7 +127,7 @@ class PreparedStatements:
         return described + writer.row_description(names, types, [0] * len(names))
 
     def _columns_of_unbound(self, prepared: Prepared) -> list[tuple[str, SqlType]]:
-        constants = [parameters.unknown_constant(kind) for kind in prepared.types]
+        constants = parameters.unknown_constants(prepared.types, prepared.limits)
         (statement,) = parse(parameters.with_constants(prepared.text, constants))
         if isinstance(statement, ast.FetchCursor):
             return self.cursor(statement.name).columns
