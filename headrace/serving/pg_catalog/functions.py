@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlglot import exp
 
-import headrace
+from headrace import __version__
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
-from headrace.serving.pg_catalog.postgres import index_definition, key_definition
+from headrace.serving.pg_catalog.postgres import CLASS_OID, RELATIONS, index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.dialect import call
@@ -76,7 +76,7 @@ def relation_oid(name: str, context: Context) -> int:
     raise UndefinedRelation(f'relation "{name}" does not exist')
 
 
-SYSTEM_OIDS = {"pg_class": 1259, "pg_type": 1247, "pg_proc": 1255, "pg_namespace": 2615, "pg_attribute": 1249}
+SYSTEM_OIDS = {name: 1000 + at for at, name in enumerate(RELATIONS)} | {"pg_class": CLASS_OID}
 
 TYPE_NAMES = (
     {each.oid: each.shown for each in PG_TYPES.values()}
@@ -192,12 +192,24 @@ def _to_regtype(arguments: Arguments, context: Context) -> exp.Expression:
     return number(names[name]) if name in names else null("integer")
 
 
+MOST_KEYS = 32
+"""Columns of an index that clients count: as many as PostgreSQL allows."""
+
+
+def _subscripts(arguments: Arguments, context: Context) -> exp.Expression:
+    """A CASE and not a generate_series: Spark cannot plan that one beside an unnest of the same array."""
+    case = exp.Case(this=call("cardinality", arguments[0].copy()))
+    for size in range(1, MOST_KEYS + 1):
+        case = case.when(number(size), exp.Array(expressions=[number(at) for at in range(1, size + 1)]))
+    return call("unnest", case)
+
+
 def constant(value: Any) -> Build:
     return lambda arguments, context: value(context) if callable(value) else value.copy()
 
 
 def version() -> str:
-    return f"PostgreSQL {SERVER_VERSION}-Headrace-{headrace.__version__}"
+    return f"PostgreSQL {SERVER_VERSION}-Headrace-{__version__}"
 
 
 FUNCTIONS: dict[str, Build] = {
@@ -217,6 +229,7 @@ FUNCTIONS: dict[str, Build] = {
     **dict.fromkeys(
         (
             "pg_table_is_visible",
+            "pg_collation_is_visible",
             "pg_type_is_visible",
             "pg_function_is_visible",
             "pg_opclass_is_visible",
@@ -274,7 +287,5 @@ FUNCTIONS: dict[str, Build] = {
     "quote_ident": lambda arguments, context: arguments[0].copy(),
     "array_upper": lambda arguments, context: call("array_length", *[each.copy() for each in arguments]),
     "array_lower": constant(number(1)),
-    "generate_subscripts": lambda arguments, context: call(
-        "generate_series", number(1), call("array_length", *[each.copy() for each in arguments[:2]])
-    ),
+    "generate_subscripts": _subscripts,
 }

@@ -29,6 +29,8 @@ from headrace.types import quote_sql
 
 PUBLIC = NAMESPACES["public"]
 HEAP, BTREE = 2, 403
+CLASS_OID = 1259
+"""Of pg_class, by which comments say what they are on"""
 
 
 def _class(context: Context) -> Iterator[tuple]:
@@ -108,7 +110,7 @@ def _index_row(
 ) -> tuple:
     return (
         number, table, len(columns), keys, key, key, False, True, False, valid, False, valid, True, False, columns,
-        [0] * keys, [0] * keys, options, None, None,
+        [0] * keys, [0] * keys, " ".join(map(str, options)), None, None,
     )  # fmt: skip
 
 
@@ -199,10 +201,10 @@ def index_definition(index: Relation, context: Context) -> str:
 def _descriptions(context: Context) -> Iterator[tuple]:
     for relation in context.catalog:
         if relation.comment is not None:
-            yield oid(relation), 1259, 0, relation.comment
+            yield oid(relation), CLASS_OID, 0, relation.comment
         for number, column in numbered(relation):
             if column.comment is not None:
-                yield oid(relation), 1259, number, column.comment
+                yield oid(relation), CLASS_OID, number, column.comment
 
 
 def _settings(context: Context) -> Iterator[tuple]:
@@ -248,7 +250,7 @@ RELATIONS: dict[str, SystemRelation] = {
         """indexrelid int, indrelid int, indnatts small, indnkeyatts small, indisunique bool, indisprimary bool,
         indisexclusion bool, indimmediate bool, indisclustered bool, indisvalid bool, indcheckxmin bool,
         indisready bool, indislive bool, indisreplident bool, indkey ints, indcollation ints, indclass ints,
-        indoption ints, indexprs text, indpred text""",
+        indoption text, indexprs text, indpred text""",
         _index,
     ),
     "pg_constraint": system_relation(

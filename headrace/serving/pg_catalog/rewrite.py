@@ -116,6 +116,8 @@ class _Resolver:
             return self._cast(node, kind)
         if isinstance(node, exp.Operator):
             return self._operator(node)
+        if isinstance(node, exp.DPipe):
+            return self._concatenation(node)
         if isinstance(node, exp.Collate):
             return node.this.transform(self.node, copy=False)
         return node
@@ -160,6 +162,14 @@ class _Resolver:
             self.tables[relation.id] = system.table(self._context)
             self._numbers[schema, name] = relation.name
         return self._numbers[schema, name]
+
+    @staticmethod
+    def _concatenation(node: exp.DPipe) -> exp.Expression:
+        """Of constants it is one: a pattern must be."""
+        parts = [side.this if isinstance(side, exp.Cast) else side for side in (node.this, node.expression)]
+        if all(isinstance(part, exp.Literal) and part.is_string for part in parts):
+            return exp.Literal.string("".join(part.this for part in parts))
+        return node
 
     def _operator(self, node: exp.Operator) -> exp.Expression:
         name = str(node.args["operator"]).split(".")[-1]
