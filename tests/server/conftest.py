@@ -1,0 +1,67 @@
+"""One server for all tests of this folder: each makes tables of its own."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def database(spark, tmp_path_factory) -> Iterator:
+    import headrace
+
+    folder = tmp_path_factory.mktemp("server") / "warehouse"
+    with headrace.connect(str(folder), spark=spark, parameters={"barrier_interval": "100ms"}) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def server(database) -> Iterator:
+    from headrace.serving.server.server import Server
+
+    server = Server(database.engine, port=0)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def table() -> str:
+    """A name that no other test has."""
+    return f"t{next(_numbers)}"
+
+
+@pytest.fixture
+def dsn(server) -> str:
+    return f"host=127.0.0.1 port={server.port} user=root dbname=dev"
+
+
+@pytest.fixture
+def connect(dsn) -> Iterator[Callable]:
+    import psycopg
+
+    opened = []
+
+    def connect(**more):
+        opened.append(psycopg.connect(dsn, **({"autocommit": True} | more)))
+        return opened[-1]
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def psql(dsn) -> Callable[..., subprocess.CompletedProcess]:
+    def run(*commands: str, **more) -> subprocess.CompletedProcess:
+        arguments = [part for command in commands for part in ("-c", command)]
+        return subprocess.run(
+            ["psql", "-X", "-A", "-t", dsn, *arguments], capture_output=True, text=True, timeout=120, **more
+        )
+
+    return run
