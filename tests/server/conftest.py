@@ -30,6 +30,14 @@ def server(database) -> Iterator:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def long_query(database) -> str:
+    """Takes long, but not forever: a task of Spark's that was cancelled ends only where it looks up from its loop."""
+    database.sql("CREATE TABLE many (id INT PRIMARY KEY)")
+    database.sql("INSERT INTO many SELECT x FROM generate_series(1, 1500) s(x)")
+    return "SELECT count(*) FROM many a, many b, many c WHERE a.id * b.id % 7 + c.id = 5"
+
+
 @pytest.fixture
 def table() -> str:
     """A name that no other test has."""
@@ -58,10 +66,14 @@ def connect(dsn) -> Iterator[Callable]:
 
 @pytest.fixture
 def psql(dsn) -> Callable[..., subprocess.CompletedProcess]:
-    def run(*commands: str, **more) -> subprocess.CompletedProcess:
+    def run(*commands: str, rows_only: bool = True, **more) -> subprocess.CompletedProcess:
         arguments = [part for command in commands for part in ("-c", command)]
         return subprocess.run(
-            ["psql", "-X", "-A", "-t", dsn, *arguments], capture_output=True, text=True, timeout=120, **more
+            ["psql", "-X", "-A", *(["-t"] if rows_only else []), dsn, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            **more,
         )
 
     return run

@@ -136,11 +136,8 @@ def test_a_zero_byte_or_bad_utf8_is_refused():
 
 # --- COPY -------------------------------------------------------------------------------------------------------------
 
-CELLS = st.lists(
-    st.lists(st.none() | st.text(st.characters(blacklist_characters="\0\r", blacklist_categories=("Cs",))), min_size=2, max_size=2),
-    min_size=1,
-    max_size=5,
-)  # fmt: skip
+CELL = st.none() | st.text(st.characters(blacklist_characters="\0\r", blacklist_categories=("Cs",)))
+CELLS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5)
 
 
 @given(CELLS, st.booleans())
