@@ -68,12 +68,7 @@ def connect(dsn) -> Iterator[Callable]:
 def psql(dsn) -> Callable[..., subprocess.CompletedProcess]:
     def run(*commands: str, rows_only: bool = True, **more) -> subprocess.CompletedProcess:
         arguments = [part for command in commands for part in ("-c", command)]
-        return subprocess.run(
-            ["psql", "-X", "-A", *(["-t"] if rows_only else []), dsn, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            **more,
-        )
+        flags = ["-X", "-A", *(["-t"] if rows_only else [])]
+        return subprocess.run(["psql", *flags, dsn, *arguments], capture_output=True, text=True, timeout=120, **more)
 
     return run

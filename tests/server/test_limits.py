@@ -30,7 +30,7 @@ def read_all(sock: socket.socket) -> bytes:
     return data
 
 
-STARTUP = struct.pack("!ii", 33, 3 << 16) + b"user\0root\0database\0dev\0\0"
+STARTUP = struct.pack("!ii", 32, 3 << 16) + b"user\0root\0database\0dev\0\0"
 
 
 def test_garbage(server, connect):
