@@ -236,7 +236,7 @@ _ALL = (
             ("integer_datetimes", ("on", "true"), "times are whole microseconds"),
             ("bytea_output", ("hex",), "how bytea is printed"),
             ("intervalstyle", ("postgres",), "how intervals are printed"),
-            ("default_table_access_method", ("heap",), "PostgreSQL's name for how tables are stored; clients ask for it"),
+            ("default_table_access_method", ("heap",), "how tables are stored; clients ask for it"),
             (
                 "transaction_isolation",
                 ("serializable", "read committed", "repeatable read", "read uncommitted"),

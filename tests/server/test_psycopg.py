@@ -131,7 +131,8 @@ def test_copy(connect, table):
 
 
 def cancelled_after(connection, seconds: float, sql: str) -> float:
-    threading.Timer(seconds, connection.cancel).start()
+    # Not cancel(): it holds Python's lock while it waits for the server, which is in the same process here.
+    threading.Timer(seconds, connection.cancel_safe).start()
     started = time.monotonic()
     with pytest.raises(psycopg.errors.QueryCanceled, match="user request|cancel"):
         connection.execute(sql)
