@@ -76,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_warehouse(sql)
     _add_engine(sql)
+    sql.add_argument("--url", help="of a server to use instead: postgresql://root@localhost:4566/dev")
     sql.add_argument("-c", "--command", dest="inputs", action=_Input, metavar="SQL", help="run this; may be repeated")
     sql.add_argument("-f", "--file", dest="inputs", action=_Input, metavar="FILE", help="run this file; - is stdin")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how rows are printed")
@@ -192,6 +193,12 @@ def open_database(options: argparse.Namespace):
     """The engine. Starting Spark takes seconds, and a person should know what they wait for."""
     import headrace
 
+    if getattr(options, "url", None):
+        from headrace import remote
+
+        with remote.connect(options.url) as database:
+            yield database
+        return
     with _waiting("starting Spark …"):
         database = headrace.connect(
             options.warehouse, master=options.master, takeover=options.takeover, parameters=dict(options.set)
@@ -231,7 +238,7 @@ def run_sql(options: argparse.Namespace) -> int:
                     with open(value, encoding="utf-8") as lines:
                         shell.run_lines(lines, name=value)
             if not inputs:
-                interact(shell, banner=f"Headrace on {options.warehouse}. \\? helps, \\q quits.")
+                interact(shell, banner=f"Headrace on {options.url or options.warehouse}. \\? helps, \\q quits.")
         except Stop:
             return 1
         except Quit:

@@ -86,3 +86,18 @@ def test_system_tables_can_be_queried(connect, table):
     assert one("SELECT current_database(), current_schema(), current_user") == ("dev", "public", "root")
     assert one("SELECT version()")[0].startswith("PostgreSQL 13.14")
     assert one("SHOW server_version") == ("13.14.0",)
+
+
+def test_the_shell_on_a_server(server, table, capsys):
+    from headrace.cli import main
+
+    url = ["sql", "--url", f"postgresql://root@127.0.0.1:{server.port}/dev"]
+    create = f"CREATE TABLE {table} (id INT PRIMARY KEY, a INT[], j JSONB)"
+    assert main([*url, "-c", create, "-c", f"INSERT INTO {table} VALUES (1, ARRAY[1, NULL], '{{\"b\": 1}}')"]) == 0
+    assert main([*url, "-c", f"SELECT * FROM {table}; SHOW background_ddl", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == (
+        'CREATE_TABLE\nINSERT 0 1\nid,a,j\n1,"{1,NULL}","{""b"": 1}"\nbackground_ddl\nfalse\n'
+    )
+    assert main([*url, "-c", "SELECT nothing"]) == 1
+    assert "LINE 1: SELECT nothing" in capsys.readouterr().err
+    assert main(["sql", "--url", "postgresql://root@127.0.0.1:1/dev", "-c", "SELECT 1"]) == 1

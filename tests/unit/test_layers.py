@@ -29,7 +29,7 @@ LAYERS = (
     ("headrace.engine",),
     ("headrace.serving",),
     ("headrace.database",),
-    ("headrace.service",),
+    ("headrace.service", "headrace.remote"),
     ("headrace.shell",),
     ("headrace.demo",),
     ("headrace.cli",),
