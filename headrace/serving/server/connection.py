@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -27,6 +28,9 @@ from headrace.sql import statements as ast
 from headrace.sql.parse import parse
 
 log = logging.getLogger("headrace.server")
+
+CANCEL_AGAIN = 0.3
+"""Seconds"""
 
 REPORTED = {
     "server_version": "server_version", "server_encoding": "server_encoding", "client_encoding": "client_encoding",
@@ -58,6 +62,8 @@ class Connection:
         self._reported: dict[str, str] = {}
         self._busy = threading.Lock()
         self._running = False
+        self._begun = 0
+        """Counts what was begun, so that a cancellation meets only what it was meant for"""
         self._timed_out = False
         self.stopping = False
         self.statements = 0
@@ -67,7 +73,17 @@ class Connection:
     def cancel(self) -> None:
         """As Ctrl-C: what is running now, if anything is."""
         with self._busy:
-            if self._running:
+            if self._running and not self._session.cancelled:
+                self._session.cancel()
+                threading.Thread(target=self._keep_cancelling, args=(self._begun,), daemon=True).start()
+
+    def _keep_cancelling(self, begun: int) -> None:
+        """A statement that was still being planned starts its Spark jobs later: those must not run either."""
+        while True:
+            time.sleep(CANCEL_AGAIN)
+            with self._busy:
+                if not self._running or self._begun != begun:
+                    return
                 self._session.cancel()
 
     def stop(self) -> None:
@@ -152,6 +168,7 @@ class Connection:
         with self._busy:
             self._session.begin_statement()
             self._running = True
+            self._begun += 1
             self._timed_out = False
         limit = self._session.variable("statement_timeout")
         if not limit:
