@@ -1,4 +1,4 @@
-"""The command line: ``headrace sql``, ``demo``, ``status``, ``vacuum`` and ``version``.
+"""The command line: ``headrace sql``, ``serve``, ``demo``, ``status``, ``vacuum`` and ``version``.
 
 Parsing arguments must be instant, so everything heavy is imported by the command that needs it.
 """
@@ -24,6 +24,7 @@ examples:
   headrace sql -c 'SHOW TABLES'                run one statement
   headrace sql -f setup.sql -f load.sql        run files; stops at the first error with exit status 1
   headrace sql --format csv -c 'SELECT * FROM cheap' > cheap.csv
+  headrace serve                               a server for psql, drivers and BI tools, on port 4566
   headrace status -w shop                      what is in the folder shop, also while an engine runs on it
 
 The warehouse is the folder that holds everything: --warehouse, or $HEADRACE_WAREHOUSE, or ./warehouse."""
@@ -75,10 +76,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_warehouse(sql)
     _add_engine(sql)
+    sql.add_argument("--url", help="of a server to use instead: postgresql://root@localhost:4566/dev")
     sql.add_argument("-c", "--command", dest="inputs", action=_Input, metavar="SQL", help="run this; may be repeated")
     sql.add_argument("-f", "--file", dest="inputs", action=_Input, metavar="FILE", help="run this file; - is stdin")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how rows are printed")
     sql.add_argument("--timing", action="store_true", help="print how long each statement takes")
+
+    _add_serve(command)
 
     demo = command(
         "demo", run_demo, "see it work: views filled on a live table, a kill -9, and a proof that all is right"
@@ -97,6 +101,43 @@ def build_parser() -> argparse.ArgumentParser:
 
     command("version", run_version, "print the versions of Headrace, Spark, Python and Java")
     return parser
+
+
+SERVE_EXAMPLES = """\
+  headrace serve -w shop
+  psql -h localhost -p 4566 -d dev -U root
+
+It listens on this machine only, and believes whoever connects, unless told otherwise. $HEADRACE_PASSWORD sets a
+password too. SIGTERM or Ctrl-C stops it: statements that run may end, and everything is committed."""
+
+
+def _add_serve(command) -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    serve = command(
+        "serve",
+        run_serve,
+        "run a server that speaks PostgreSQL's protocol",
+        epilog=SERVE_EXAMPLES,
+        formatter_class=raw,
+    )
+    _add_warehouse(serve)
+    _add_engine(serve)
+    serve.add_argument("--driver-memory", metavar="SIZE", help="memory of Spark's driver, e.g. 4g (default: 2g)")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=4566, help="port for clients (default: %(default)s)")
+    serve.add_argument(
+        "--http-port", type=int, default=4567, help="port of /healthz and /metrics (default: %(default)s; 0: none)"
+    )
+    serve.add_argument(
+        "--sessions", type=int, default=100, metavar="N", help="clients at a time (default: %(default)s)"
+    )
+    serve.add_argument("--user", default="root", help="the user that may connect (default: %(default)s)")
+    serve.add_argument("--password-file", metavar="FILE", help="its password")
+    serve.add_argument("--trust", action="store_true", help="no password, although other machines can connect")
+    serve.add_argument("--tls-cert", metavar="FILE", help="certificate, PEM")
+    serve.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
+    serve.add_argument("--require-tls", action="store_true", help="refuse connections that are not encrypted")
+    serve.add_argument("--log-format", choices=("text", "json"), default="text", help="of the lines on standard error")
 
 
 def _add_warehouse(parser: argparse.ArgumentParser) -> None:
@@ -152,6 +193,12 @@ def open_database(options: argparse.Namespace):
     """The engine. Starting Spark takes seconds, and a person should know what they wait for."""
     import headrace
 
+    if getattr(options, "url", None):
+        from headrace import remote
+
+        with remote.connect(options.url) as database:
+            yield database
+        return
     with _waiting("starting Spark …"):
         database = headrace.connect(
             options.warehouse, master=options.master, takeover=options.takeover, parameters=dict(options.set)
@@ -191,12 +238,18 @@ def run_sql(options: argparse.Namespace) -> int:
                     with open(value, encoding="utf-8") as lines:
                         shell.run_lines(lines, name=value)
             if not inputs:
-                interact(shell, banner=f"Headrace on {options.warehouse}. \\? helps, \\q quits.")
+                interact(shell, banner=f"Headrace on {options.url or options.warehouse}. \\? helps, \\q quits.")
         except Stop:
             return 1
         except Quit:
             pass
     return 0
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    from headrace.service import serve
+
+    return serve(options, say=lambda line: print(line, flush=True))
 
 
 def run_demo(options: argparse.Namespace) -> int:

@@ -90,8 +90,43 @@ def parse_utc(text: str) -> str:
     return "UTC"
 
 
+def parse_one_of(*values: str) -> Callable[[str], str]:
+    """For parameters that drivers set: only what is so anyway."""
+
+    def parse(text: str) -> str:
+        for value in values:
+            if text.strip().strip("'").lower() == value.lower():
+                return values[0]
+        raise ValueError(f"only {values[0]} is supported")
+
+    return parse
+
+
+def parse_date_style(text: str) -> str:
+    if text.split(",")[0].strip().upper() != "ISO":
+        raise ValueError("only ISO is supported")
+    return "ISO, MDY"
+
+
+def parse_whole(text: str) -> int:
+    if not re.fullmatch(r"\s*-?\d+\s*", text):
+        raise ValueError("a whole number is expected")
+    return int(text)
+
+
+def parse_search_path(text: str) -> str:
+    names = [name.strip().strip("\"'") for name in text.split(",")]
+    if not {"public", "pg_catalog", ""}.intersection(names):
+        raise ValueError("the only schema is public")
+    return text
+
+
 def show_plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def show_timeout(milliseconds: int) -> str:
+    return show_duration(milliseconds) if milliseconds else "0"
 
 
 def show_parallelism(value: int | None) -> str:
@@ -120,6 +155,9 @@ class Parameter:
                 f'invalid value for parameter "{self.name}": "{text}"', hint=str(error)
             ) from None
 
+
+SERVER_VERSION = "13.14.0"
+"""Drivers decide by it what they may ask for. RisingWave says much the same."""
 
 _ALL = (
     Parameter(
@@ -180,6 +218,51 @@ _ALL = (
     ),
     Parameter(name="timezone", default="UTC", parse_text=parse_utc, description="the session's time zone"),
     Parameter(name="application_name", default="", parse_text=str, description="the name of the client"),
+    Parameter(
+        name="statement_timeout", default=0, parse_text=parse_duration, show=show_timeout,
+        description="how long a statement sent to the server may take; 0 is no limit",
+    ),
+    Parameter(
+        name="search_path", default="public", parse_text=parse_search_path,
+        description="schemas in which names are looked for; there is only public",
+    ),
+    *(
+        Parameter(name=name, default=values[0], parse_text=parse_one_of(*values), description=description)
+        for name, values, description in (
+            ("client_encoding", ("UTF8", "UTF-8", "unicode"), "the encoding of text that clients send and get"),
+            ("server_encoding", ("UTF8", "UTF-8"), "the encoding of text that is stored"),
+            ("server_version", (SERVER_VERSION,), "the version of PostgreSQL that clients should take this for"),
+            ("standard_conforming_strings", ("on", "true"), "a backslash in a string constant is a backslash"),
+            ("integer_datetimes", ("on", "true"), "times are whole microseconds"),
+            ("bytea_output", ("hex",), "how bytea is printed"),
+            ("intervalstyle", ("postgres",), "how intervals are printed"),
+            ("default_table_access_method", ("heap",), "how tables are stored; clients ask for it"),
+            (
+                "transaction_isolation",
+                ("serializable", "read committed", "repeatable read", "read uncommitted"),
+                "what a statement sees of others: a whole committed epoch, always",
+            ),
+            ("transaction_read_only", ("off", "false"), "whether a transaction may write; there are none"),
+        )
+    ),
+    Parameter(name="datestyle", default="ISO, MDY", parse_text=parse_date_style, description="how dates are printed"),
+    Parameter(
+        name="extra_float_digits", default=1, parse_text=parse_whole,
+        description="no effect: floats are printed as short as they can be read back from",
+    ),
+    Parameter(
+        name="client_min_messages", default="notice", parse_text=str.lower,
+        description="no effect: all notices are sent",
+    ),
+    Parameter(
+        name="lock_timeout", default=0, parse_text=parse_duration, show=show_timeout,
+        description="no effect: nothing waits for a lock",
+    ),
+    Parameter(
+        name="idle_in_transaction_session_timeout", default=0, parse_text=parse_duration,
+        show=show_timeout,
+        description="no effect: an open transaction holds nothing",
+    ),
 )  # fmt: skip
 
 PARAMETERS = {parameter.name: parameter for parameter in _ALL}
@@ -189,6 +272,9 @@ _ALIASES = {
     "barrier_interval_ms": "barrier_interval",
     "streaming_rate_limit": "backfill_rate_limit",  # its older name
     "time zone": "timezone",
+    "names": "client_encoding",
+    "default_transaction_isolation": "transaction_isolation",
+    "default_transaction_read_only": "transaction_read_only",
 }
 
 

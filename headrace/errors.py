@@ -191,3 +191,13 @@ class JobCancelled(HeadraceError):
 
 class EngineClosed(HeadraceError):
     sqlstate = "57P01"
+
+
+class QueryCancelled(HeadraceError):
+    sqlstate = "57014"
+
+
+class FailedTransaction(HeadraceError):
+    """After an error in a transaction, until it is ended."""
+
+    sqlstate = "25P02"

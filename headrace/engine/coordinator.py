@@ -108,11 +108,11 @@ class Coordinator:
 
     def submit(self, request: Request) -> Future:
         with self._changed:
-            self._refuse_if_stopped()
+            self.refuse_if_stopped()
             if isinstance(request, Write):
                 while self._queued_rows and self._queued_rows + request.rows > QUEUE_ROWS:
                     self._changed.wait()
-                    self._refuse_if_stopped()
+                    self.refuse_if_stopped()
                 self._queued_rows += request.rows
             self._queue.append(request)
             self._changed.notify_all()
@@ -158,9 +158,10 @@ class Coordinator:
     def refuse_if_closed(self) -> None:
         """Reading goes on after a fault, but not after :meth:`close`."""
         if self._closing:
-            self._refuse_if_stopped()
+            self.refuse_if_stopped()
 
-    def _refuse_if_stopped(self) -> None:
+    def refuse_if_stopped(self) -> None:
+        """Nothing can be written after a fault or after :meth:`close`."""
         if self._fault is not None:
             raise type(self._fault)(self._fault.message, hint=self._fault.hint)
         if self._closing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import Input, Job
@@ -24,6 +25,9 @@ from headrace.state.manifest import Manifest
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
+
+Patience = Callable[[Future], Any]
+"""How to wait for something: a client may lose patience, and then it raises."""
 
 OPTIONS = ("backfill_rate_limit", "backfill_pacing", "streaming_parallelism", "streaming_use_arrangement_backfill")
 _SHORT = {"parallelism": "streaming_parallelism", "rate_limit": "backfill_rate_limit"}
@@ -178,7 +182,7 @@ class Jobs:
 
     # --- waiting -----------------------------------------------------------------------------------------------
 
-    def wait(self, name: str | None = None) -> None:
+    def wait(self, name: str | None = None, *, patience: Patience = Future.result) -> None:
         """Until a job, or every job there is now, is done."""
         state = self._engine.committed
         if name is None:
@@ -186,16 +190,16 @@ class Jobs:
         else:
             ids = [state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
         for id in ids:
-            self.finished(id).result()
+            patience(self.finished(id))
 
     def finished(self, id: int) -> Any:
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
-    def wait_or_remove(self, relation: Relation) -> None:
+    def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
         """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind."""
         future = self.finished(relation.id)
         try:
-            future.result()
+            patience(future)
         except JobCancelled:
             raise
         except JobFailed as error:
@@ -204,7 +208,7 @@ class Jobs:
             told = type(reason)(f'{relation.kind} "{relation.name}" was not created: {error.message}')
             told.sqlstate = reason.sqlstate
             raise told from None
-        except BaseException:  # Ctrl-C
+        except BaseException:  # Ctrl-C, of the shell or of a client
             self.cancel((relation.id,))
             raise
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
@@ -22,29 +23,48 @@ from headrace.sql.dialect import parse_query
 from headrace.sql.oracle import FunctionOracle
 from headrace.sql.translate import to_spark
 from headrace.state.manifest import Manifest
-from headrace.types import SqlType, quote_sql
+from headrace.types import SqlType, quote_spark, quote_sql
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 
 def query_frame(
-    engine: Engine, state: Manifest, bound: BoundQuery, *, use_indexes: bool = False, notes: list[str] | None = None
+    engine: Engine,
+    state: Manifest,
+    bound: BoundQuery,
+    *,
+    use_indexes: bool = False,
+    notes: list[str] | None = None,
+    given: Mapping[int, pa.Table] | None = None,
 ) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text.
 
-    ``use_indexes`` reads what can match by keys and indexes; ``notes`` is then told which.
+    ``use_indexes`` reads what can match by keys and indexes; ``notes`` is then told which. ``given`` are the rows of
+    relations that the state's catalog names but does not store.
     """
     refuse_unfinished(state.catalog, bound)
     expression = bound.expression
     with spark_errors("the query"):
-        if use_indexes:
+        if given:
+            frames = {
+                state.catalog.relations[id].name: _given_or_stored(engine, state, id, given) for id in bound.relations
+            }
+        elif use_indexes:
             expression, frames = _narrowed(engine, state, expression, [] if notes is None else notes)
         else:
             frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
         with engine.frames.named(frames) as names:
             frame = engine.spark.sql(to_spark(expression, table_names=names))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
+
+
+def _given_or_stored(engine: Engine, state: Manifest, id: int, given: Mapping[int, pa.Table]) -> DataFrame:
+    if id not in given:
+        return engine.frame(state, id)
+    columns = state.catalog.relations[id].columns
+    schema = ", ".join(f"{quote_spark(column.name)} {column.type.spark}" for column in columns)
+    return engine.spark.createDataFrame(given[id], schema=schema)
 
 
 def _narrowed(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.engine.spark import spark_errors
+from headrace.engine.streams import record_batches
 from headrace.serving.output import write_table
 from headrace.types import SqlType, from_spark_json
 
@@ -32,6 +33,7 @@ class Result:
         spark: SparkSession | None = None,
     ):
         self._tag = tag
+        self.notice: str | None = None
         self.columns = list(columns)
         self.types = list(types)
         self._table = table
@@ -60,6 +62,18 @@ class Result:
         if self._tag == "SELECT":
             return f"SELECT {self.arrow().num_rows}"
         return self._tag
+
+    @property
+    def command(self) -> str:
+        """The tag without a SELECT's row count, for whoever counts the rows as they pass."""
+        return self._tag
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows part by part: a large result is never held as a whole."""
+        if self._table is None and self._frame is not None:
+            yield from record_batches(self._frame)
+        else:
+            yield from self.arrow().to_batches()
 
     def arrow(self) -> pa.Table:
         if self._table is None:

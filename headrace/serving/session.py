@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
+import itertools
 import re
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
@@ -18,14 +25,24 @@ from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
 from headrace.engine.plans import query_frame
-from headrace.engine.spark import spark_errors
-from headrace.errors import InvalidParameterValue, Unsupported, WrongObjectKind
+from headrace.engine.spark import spark_errors, use_pool
+from headrace.engine.streams import cancel_tagged, tag_thread
+from headrace.errors import (
+    FailedTransaction,
+    InvalidParameterValue,
+    QueryCancelled,
+    Unsupported,
+    WrongObjectKind,
+)
+from headrace.serving.pg_catalog.relations import Context
+from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement, parse
 from headrace.sql.translate import to_spark
+from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_spark, quote_sql
 
 if TYPE_CHECKING:
@@ -34,11 +51,28 @@ if TYPE_CHECKING:
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
 
+IDLE, IN_TRANSACTION, FAILED = "I", "T", "E"
+NO_TRANSACTIONS = "there are no transactions: every statement takes effect by itself"
+LONG_CREATE = 2.0
+"""Seconds after which whoever waits for a CREATE is told where to look."""
+_WRITES = (ast.Insert, ast.Update, ast.Delete)
+_numbers = itertools.count(1)
+
+
 class Session:
-    def __init__(self, engine: Engine):
+    """Statements of one client, one after the other. Only :meth:`cancel` may be called from another thread."""
+
+    def __init__(self, engine: Engine, *, on_notice: Callable[[str], None] | None = None):
         self._engine = engine
         self._variables: dict[str, str] = {}
         self._definitions = Definitions(engine)
+        self._on_notice = on_notice or (lambda text: None)
+        self._cancelled = threading.Event()
+        self._tag = f"headrace-session-{next(_numbers)}"
+        self.status = IDLE
+        self.user, self.process = "root", 0
+        self._wrote = False
+        self._told = False
 
     def sql(self, text: str) -> Result:
         """Runs all statements and answers the last one's result."""
@@ -48,12 +82,69 @@ class Session:
     def execute(self, text: str) -> Iterator[Result]:
         """Runs the statements one after the other; an error stops them, and what was done before stays done."""
         for statement in parse(text):
-            self._engine.coordinator.refuse_if_closed()
-            yield self.run(statement)
+            yield self.perform(statement)
+
+    def perform(self, statement: ast.Statement) -> Result:
+        self._engine.coordinator.refuse_if_closed()
+        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
+            raise FailedTransaction(
+                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
+            )
+        try:
+            result = self.run(statement)
+        except BaseException:
+            self.fail()
+            raise
+        self._wrote = self._wrote or isinstance(statement, _WRITES)
+        return result
+
+    def fail(self) -> None:
+        """A statement failed, perhaps before it could be run, or while its rows were fetched."""
+        if self.status == IN_TRANSACTION:
+            self.status = FAILED
+
+    # --- interruption ------------------------------------------------------------------------------------------
+
+    def own_thread(self) -> None:
+        """Called once by a thread that serves this session alone: its Spark jobs can then be cancelled."""
+        tag_thread(self._engine.spark, self._tag)
+        use_pool(self._engine.spark, "queries")
+
+    def begin_statement(self) -> None:
+        """Whoever was cancelled before, the next statement is not."""
+        self._cancelled.clear()
+
+    def cancel(self) -> None:
+        """Stops the query that is running, or the wait for a job. What has been handed to the epoch loop goes on."""
+        self._cancelled.set()
+        cancel_tagged(self._engine.spark, self._tag)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def refuse_if_cancelled(self) -> None:
+        if self.cancelled:
+            raise QueryCancelled("canceling statement due to user request")
+
+    def _patiently(self, future: Future, notice: str | None = None) -> Any:
+        """The future's result; an error if the session is cancelled first."""
+        started = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=0.1)
+            except TimeoutError:
+                if future.done():
+                    raise
+            self.refuse_if_cancelled()
+            if notice is not None and time.monotonic() - started > LONG_CREATE:
+                self._on_notice(notice)
+                notice = None
 
     @functools.singledispatchmethod
     def run(self, statement: ast.Statement) -> Result:
-        raise Unsupported(f"{type(statement).__name__} is not supported")
+        words = re.match(r"\w*", statement.sql)[0].upper()
+        raise Unsupported(f"{words} is not supported here", hint="connect to a server: headrace serve")
 
     # --- queries -----------------------------------------------------------------------------------------------
 
@@ -62,14 +153,43 @@ class Session:
         frame, types = self._query(statement)
         return Result.of_frame(frame, types)
 
+    def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
+        """The columns of the rows that the statement would answer; None if only running it can tell."""
+        if isinstance(statement, ast.Select):
+            query = statement.query
+        elif isinstance(statement, _WRITES):
+            if not statement.returning:
+                return []
+            table = exp.Table(this=exp.to_identifier(statement.table, quoted=True))
+            if alias := getattr(statement, "alias", None):
+                table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+            query = exp.Select(expressions=[each.copy() for each in statement.returning]).from_(table)
+        elif isinstance(statement, _ANSWERING):
+            return None
+        else:
+            return []
+        system = resolve(query, self._context(self._engine.snapshot(self._variable("query_epoch"))))
+        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
+        return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
+
     def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
         """The query as of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
-        bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+        system = resolve(statement.query, self._context(state))
+        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
-        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes)
+        elif system.tables:
+            state = dataclasses.replace(state, catalog=system.catalog)
+        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes, given=system.tables)
+
+    def _context(self, state: Manifest) -> Context:
+        """What queries that speak of the system are answered from."""
+        settings = {name: self.shown(name) for name in PARAMETERS}
+        return Context(
+            state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list
+        )
 
     @property
     def _use_indexes(self) -> bool:
@@ -207,7 +327,10 @@ class Session:
             if self._variable("background_ddl"):
                 result.notice = f"it is filled in the background, as job {answer.id}: see SHOW JOBS"
             else:
-                self._engine.jobs.wait_or_remove(answer)
+                told = (
+                    f'"{answer.name}" is being filled, as job {answer.id}: SHOW JOBS in another session shows how far'
+                )
+                self._engine.jobs.wait_or_remove(answer, patience=lambda future: self._patiently(future, told))
         elif isinstance(answer, str):
             result.notice = answer
         return result
@@ -228,7 +351,7 @@ class Session:
 
     @run.register
     def _wait(self, statement: ast.Wait) -> Result:
-        self._engine.jobs.wait(statement.name)
+        self._engine.jobs.wait(statement.name, patience=self._patiently)
         return Result("WAIT")
 
     @run.register
@@ -313,6 +436,61 @@ class Session:
             self._variables[parameter.name] = statement.value
         return Result("SET_VARIABLE")
 
+    @run.register
+    def _reset_all(self, statement: ast.ResetAll) -> Result:
+        self._variables.clear()
+        return Result("RESET")
+
+    # --- transactions ------------------------------------------------------------------------------------------
+
+    @run.register
+    def _begin(self, statement: ast.Begin) -> Result:
+        result = Result("BEGIN")
+        if self.status != IDLE:
+            result.notice = "there is already a transaction in progress"
+        elif not self._told:
+            # Once: drivers begin a transaction before every statement.
+            result.notice, self._told = NO_TRANSACTIONS, True
+        self.status, self._wrote = IN_TRANSACTION, False
+        return result
+
+    @run.register
+    def _commit(self, statement: ast.Commit) -> Result:
+        tag, self.status = "ROLLBACK" if self.status == FAILED else "COMMIT", IDLE
+        return Result(tag)
+
+    @run.register
+    def _rollback(self, statement: ast.Rollback) -> Result:
+        result = Result("ROLLBACK")
+        if self.status != IDLE and self._wrote:
+            result.notice = f"nothing is undone: {NO_TRANSACTIONS}"
+        self.status = IDLE
+        return result
+
+    @run.register
+    def _savepoint(self, statement: ast.Savepoint) -> Result:
+        return Result(statement.sql.split()[0].upper())
+
+    @run.register
+    def _rollback_to(self, statement: ast.RollbackTo) -> Result:
+        result = Result("ROLLBACK")
+        if self.status != IDLE:
+            self.status = IN_TRANSACTION
+            result.notice = f"nothing is undone: {NO_TRANSACTIONS}" if self._wrote else None
+        return result
+
+    @run.register
+    def _set_transaction(self, statement: ast.SetTransaction) -> Result:
+        return Result("SET")
+
+    @run.register
+    def _unlisten(self, statement: ast.Unlisten) -> Result:
+        return Result("UNLISTEN")
+
+    def variable(self, name: str) -> Any:
+        """A parameter's value in this session."""
+        return self._variable(name)
+
     def _all_variables(self) -> dict[str, Any]:
         return {name: self._variable(name) for name, parameter in PARAMETERS.items() if not parameter.system}
 
@@ -321,7 +499,8 @@ class Session:
         text = self._variables.get(name)
         return parameter.default if text is None else parameter.parse(text)
 
-    def _shown(self, name: str) -> str:
+    def shown(self, name: str) -> str:
+        """A parameter as SHOW prints it."""
         parameter = find_parameter(name)
         value = self._engine.parameter(parameter.name) if parameter.system else self._variable(parameter.name)
         return parameter.show(value)
@@ -329,14 +508,14 @@ class Session:
     @run.register
     def _show_parameter(self, statement: ast.ShowParameter) -> Result:
         name = find_parameter(statement.name).name
-        return self._rows("SHOW", [(name, TEXT)], [(self._shown(name),)])
+        return self._rows("SHOW", [(name, TEXT)], [(self.shown(name),)])
 
     # --- what there is -----------------------------------------------------------------------------------------
 
     @run.register
     def _show(self, statement: ast.Show) -> Result:
         if statement.what == "parameters":
-            rows = [(each.name, self._shown(each.name), each.description) for each in PARAMETERS.values()]
+            rows = [(each.name, self.shown(each.name), each.description) for each in PARAMETERS.values()]
             return self._rows("SHOW", [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows))
         kind = {
             "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW,
@@ -370,6 +549,12 @@ class Session:
 
     def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:
         return Result.of_rows(tag, columns, rows, self._engine.spark)
+
+
+# What they answer is known once they are run; they change nothing.
+_ANSWERING = (
+    ast.Show, ast.ShowIndexes, ast.ShowJobs, ast.ShowCreate, ast.ShowParameter, ast.Describe, ast.Explain, ast.Check,
+)  # fmt: skip
 
 
 def _index_line(index: Relation, table: Relation) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class Parser(FunctionSyntax, RisingWaveParser):
         TokenType.CURRENT_TIMESTAMP: lambda: call("current_timestamp"),
         TokenType.CURRENT_USER: lambda: call("current_user"),
         TokenType.CURRENT_SCHEMA: lambda: call("current_schema"),
+        TokenType.CURRENT_CATALOG: lambda: call("current_catalog"),
+        TokenType.SESSION_USER: lambda: call("session_user"),
         TokenType.LOCALTIME: lambda: call("localtime"),
         TokenType.LOCALTIMESTAMP: lambda: call("localtimestamp"),
     }

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
-from headrace.sql import clauses, jobs
+from headrace.sql import clauses, clients, jobs
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser, fold
@@ -324,6 +324,8 @@ _NOT_SHOWN = (
 def _set(p: Parser) -> Unfinished:
     if p._match_text_seq("LOCAL"):
         raise Unsupported("SET LOCAL is not supported", hint="there are no transactions; use SET")
+    if p._match_text_seq("TRANSACTION") or p._match_text_seq("SESSION", "CHARACTERISTICS"):
+        return clients.set_transaction(p)
     p._match_text_seq("SESSION")
     if p._match_text_seq("TIME", "ZONE"):
         return partial(
@@ -343,6 +345,8 @@ def _assignment(p: Parser, *, system: bool) -> Unfinished:
 
 
 def _reset(p: Parser) -> Unfinished:
+    if p._match_text_seq("ALL"):
+        return partial(s.ResetAll)
     return partial(s.SetParameter, name=clauses.parameter_name(p), value=None)
 
 
@@ -368,14 +372,6 @@ def _compact(p: Parser) -> Unfinished:
     return partial(s.Compact, name=clauses.relation(p) if p._curr else None)
 
 
-def _no_transactions(p: Parser) -> Unfinished:
-    raise Unsupported(
-        f"{p._prev.text.upper()} is not supported: there are no transactions",
-        hint="every statement takes effect by itself",
-        position=p._prev.start + 1,
-    )
-
-
 _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "CREATE": _create,
     "DROP": _drop,
@@ -398,33 +394,25 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "CANCEL": jobs.cancel,
     "PAUSE": jobs.pause,
     "RESUME": jobs.resume,
-    **dict.fromkeys(
-        ("BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "ABORT", "END", "SAVEPOINT"), _no_transactions
-    ),
+    **clients.STATEMENTS,
 }
 
 _REFUSED: dict[str, str | None] = {
     "TRUNCATE": "use DELETE FROM",
     "MERGE": None,
-    "COPY": None,
     "GRANT": None,
     "REVOKE": None,
     "ANALYZE": None,
     "REFRESH": "a materialized view is always up to date",
     "REINDEX": None,
     "LOCK": None,
-    "PREPARE": None,
+    "PREPARE": "a driver prepares statements by the protocol",
     "EXECUTE": None,
-    "DEALLOCATE": None,
-    "DECLARE": None,
-    "FETCH": None,
-    "CLOSE": None,
     "CALL": None,
     "DO": None,
     "USE": None,
     "KILL": None,
     "RECOVER": None,
-    "DISCARD": None,
     "LISTEN": None,
     "NOTIFY": None,
 }

@@ -287,3 +287,91 @@ class Check(Statement):
     kind: str
     """materialized view, index"""
     name: str
+
+
+# --- what clients say about themselves ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Statement):
+    """BEGIN, START TRANSACTION"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit(Statement):
+    """COMMIT, END"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollback(Statement):
+    """ROLLBACK, ABORT"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Savepoint(Statement):
+    """SAVEPOINT name, RELEASE SAVEPOINT name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollbackTo(Statement):
+    """ROLLBACK TO SAVEPOINT name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTransaction(Statement):
+    """SET TRANSACTION …, SET SESSION CHARACTERISTICS …: there is nothing to set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetAll(Statement):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclareCursor(Statement):
+    name: str
+    query: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchCursor(Statement):
+    name: str
+    count: int | None
+    """None: all"""
+    move: bool = False
+    """MOVE: the rows are passed over"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseCursor(Statement):
+    name: str | None
+    """None: ALL"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deallocate(Statement):
+    name: str | None
+    """A prepared statement; None: ALL"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discard(Statement):
+    """DISCARD ALL: variables, cursors and prepared statements"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlisten(Statement):
+    """UNLISTEN: nothing is ever notified, so there is nothing to stop"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(Statement):
+    """COPY … FROM STDIN, COPY … TO STDOUT"""
+
+    table: str | None
+    columns: tuple[str, ...] = ()
+    query: exp.Expression | None = None
+    """COPY (query) TO STDOUT"""
+    into: bool
+    """FROM STDIN"""
+    options: tuple[tuple[str, str], ...] = ()

@@ -136,7 +136,7 @@ def test_paths_exist(path):
         first, slash, _ = name.partition("/")
         is_file = name.endswith((".py", ".md", ".slt", ".toml", ".properties"))
         if (slash and first in folders and first != ".venv") or is_file:
-            found = (ROOT / name).exists() or (not slash and any(ROOT.glob(f"headrace/*/{name}")))
+            found = (ROOT / name).exists() or (not slash and any(ROOT.glob(f"headrace/**/{name}")))
             assert found, f"{path.name}: there is no {name}"
 
 
@@ -196,7 +196,8 @@ def test_the_layers_are_the_layers():
 
 def test_every_module_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for folder in ("sql", "plan", "state", "backfill", "operators", "engine"):
+    serving = ("serving/wire", "serving/server", "serving/pg_catalog")
+    for folder in ("sql", "plan", "state", "backfill", "operators", "engine", *serving):
         for path in sorted((ROOT / "headrace" / folder).glob("[a-z]*.py")):
             assert re.search(rf"[`/]{path.name}`", text), f"ARCHITECTURE.md does not name {folder}/{path.name}"
 
@@ -251,7 +252,11 @@ def commands() -> list[tuple[str, str]]:
         for line in block.text.splitlines()
         if line
     ]
-    for name, text in (("cli.EXAMPLES", cli.EXAMPLES), ("cli.SQL_EXAMPLES", cli.SQL_EXAMPLES)):
+    for name, text in (
+        ("cli.EXAMPLES", cli.EXAMPLES),
+        ("cli.SQL_EXAMPLES", cli.SQL_EXAMPLES),
+        ("cli.SERVE_EXAMPLES", cli.SERVE_EXAMPLES),
+    ):
         found += [(name, line) for line in text.splitlines() if re.match(r"\s+(headrace|echo) ", line)]
     for path in ALL_TEXTS:
         found += [(path.name, each) for each in quoted(path) if re.match(r"(make|headrace|python -m) ", each)]

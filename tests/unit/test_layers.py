@@ -29,6 +29,7 @@ LAYERS = (
     ("headrace.engine",),
     ("headrace.serving",),
     ("headrace.database",),
+    ("headrace.service", "headrace.remote"),
     ("headrace.shell",),
     ("headrace.demo",),
     ("headrace.cli",),

@@ -1,0 +1,115 @@
+"""``headrace serve``: an engine that lives as long as the service, and its clients."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import ssl
+import threading
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.database import Database
+from headrace.errors import EnvironmentProblem, InvalidParameterValue
+from headrace.serving.server.http import MonitoringServer
+from headrace.serving.server.logs import write_logs
+from headrace.serving.server.server import Server
+from headrace.serving.server.startup import Access
+from headrace.serving.wire.scram import Verifier
+
+log = logging.getLogger("headrace.server")
+
+PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
+
+
+def serve(options: Namespace, *, say: Callable[[str], None]) -> int:
+    """Until it is told to stop. ``say`` gets the line that scripts wait for."""
+    write_logs(options.log_format)
+    access = access_of(options)
+    asked = threading.Event()
+    with Database(
+        options.warehouse,
+        master=options.master,
+        takeover=options.takeover,
+        parameters=dict(options.set),
+        driver_memory=options.driver_memory,
+    ) as database:
+        # After Spark has started, which brings a handler of its own.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: _stop_or_leave(asked))
+        with _listening(options.host, options.port):
+            server = Server(
+                database.engine, host=options.host, port=options.port, access=access, sessions=options.sessions
+            )
+        monitoring = None
+        if options.http_port:
+            with _listening(options.host, options.http_port):
+                monitoring = MonitoringServer(database.engine, server, host=options.host, port=options.http_port)
+            monitoring.start()
+        server.start()
+        say(f"headrace is ready: psql -h {server.host} -p {server.port} -d dev -U {access.user}")
+        asked.wait()
+        log.info("stopping: no new clients; statements that run may end")
+        if monitoring is not None:
+            monitoring.stopping = True
+        server.stop()
+        if monitoring is not None:
+            monitoring.stop()
+    log.info("stopped: all that was asked for is committed")
+    return 0
+
+
+def _stop_or_leave(asked: threading.Event) -> None:
+    if asked.is_set():
+        os._exit(130)  # asked twice: whoever does that does not want to wait, and a crash loses nothing
+    asked.set()
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int):
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="name another with --port or --http-port"
+        ) from error
+
+
+def access_of(options: Namespace) -> Access:
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if options.password_file is not None:
+        try:
+            password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise EnvironmentProblem(f"{options.password_file} cannot be read: {error.strerror}") from error
+    if password is None and not options.trust and not _is_loopback(options.host):
+        raise InvalidParameterValue(
+            f"listening on {options.host} without a password would let everybody in",
+            hint=f"give --password-file or ${PASSWORD_VARIABLE}; or --trust if that is what you want",
+        )
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise InvalidParameterValue("--tls-cert and --tls-key belong together")
+    tls = None
+    if options.tls_cert is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            tls.load_cert_chain(options.tls_cert, options.tls_key)
+        except (OSError, ssl.SSLError) as error:
+            raise EnvironmentProblem(f"the certificate cannot be used: {error}") from error
+    return Access(
+        user=options.user,
+        password=None if password is None else Verifier.of(password),
+        tls=tls,
+        tls_required=options.require_tls,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,291 @@
+"""Functions of PostgreSQL's that speak of the system: each becomes a plain expression before the query is bound.
+
+The catalog is small and known, so what PostgreSQL looks up becomes a ``CASE`` over what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from headrace import __version__
+from headrace.catalog import INDEX
+from headrace.config import SERVER_VERSION, find_parameter
+from headrace.errors import UndefinedParameter, UndefinedRelation
+from headrace.serving.pg_catalog.postgres import CLASS_OID, RELATIONS, index_definition, key_definition
+from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
+from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.dialect import call
+from headrace.sql.names import DATABASE
+from headrace.types import quote_sql
+
+Arguments = list[exp.Expression]
+Build = Callable[[Arguments, Context], exp.Expression]
+
+TRUE, FALSE = exp.true(), exp.false()
+
+
+def text(value: str | None) -> exp.Expression:
+    return (
+        null("varchar") if value is None else exp.Cast(this=exp.Literal.string(value), to=exp.DataType.build("varchar"))
+    )
+
+
+def null(kind: str) -> exp.Expression:
+    return exp.Cast(this=exp.null(), to=exp.DataType.build(kind, dialect="postgres"))
+
+
+def number(value: int) -> exp.Expression:
+    return exp.Literal.number(value)
+
+
+def lookup(key: exp.Expression, values: Mapping[int, str], default: exp.Expression | None = None) -> exp.Expression:
+    """CASE key WHEN … THEN … END"""
+    if not values:
+        return default or null("varchar")
+    case = exp.Case(this=key.copy())
+    for each, value in values.items():
+        case = case.when(number(each), text(value))
+    return case.else_(default or null("varchar"))
+
+
+# --- what there is --------------------------------------------------------------------------------------------------
+
+
+def relation_names(context: Context) -> dict[int, str]:
+    names = {oid(relation): quote_sql(relation.name) for relation in context.catalog}
+    return names | {
+        key_oid(relation): quote_sql(f"{relation.name}_pkey") for relation in context.catalog if has_key(relation)
+    }
+
+
+def relation_oid(name: str, context: Context) -> int:
+    """As ``'name'::regclass``."""
+    if name.isdigit():
+        return int(name)
+    *schema, bare = [part if part.startswith('"') else part.lower() for part in name.split(".")]
+    bare = bare.strip('"')
+    if not schema or schema[-1].strip('"') == "public":
+        for number_, found in relation_names(context).items():
+            if found.strip('"') == bare:
+                return number_
+    if bare in SYSTEM_OIDS:
+        return SYSTEM_OIDS[bare]
+    raise UndefinedRelation(f'relation "{name}" does not exist')
+
+
+SYSTEM_OIDS = {name: 1000 + at for at, name in enumerate(RELATIONS)} | {"pg_class": CLASS_OID}
+
+TYPE_NAMES = (
+    {each.oid: each.shown for each in PG_TYPES.values()}
+    | {each.array_oid: f"{each.shown}[]" for each in PG_TYPES.values()}
+    | {25: "text", 26: "oid", 19: "name", 705: "unknown", 114: "json"}
+)
+
+
+def format_type(arguments: Arguments, context: Context) -> exp.Expression:
+    plain = lookup(arguments[0], TYPE_NAMES, text("???"))
+    if len(arguments) < 2 or isinstance(arguments[1], exp.Null):
+        return plain
+    modifiers = {
+        ((column.type.precision << 16) | (column.type.scale or 0)) + 4: f"({column.type.precision},{column.type.scale})"
+        for relation in context.catalog
+        for column in relation.columns
+        if column.type.name == "numeric" and column.type.precision is not None
+    }
+    return exp.DPipe(this=plain, expression=lookup(arguments[1], modifiers, text("")), safe=True)
+
+
+def _index_definition(arguments: Arguments, context: Context) -> exp.Expression:
+    whole: dict[int, str] = {}
+    columns: dict[int, list[str]] = {}
+    for relation in context.catalog:
+        if relation.kind == INDEX:
+            whole[oid(relation)] = index_definition(relation, context)
+            columns[oid(relation)] = [quote_sql(column.name) for column in relation.visible_columns]
+        elif has_key(relation):
+            whole[key_oid(relation)] = key_definition(relation)
+            columns[key_oid(relation)] = [quote_sql(key.name) for key in relation.pk]
+    if len(arguments) < 2 or (isinstance(arguments[1], exp.Literal) and arguments[1].this == "0"):
+        return lookup(arguments[0], whole)
+    case = exp.Case()
+    for id, names in columns.items():
+        for at, name in enumerate(names, 1):
+            wanted = exp.and_(
+                exp.EQ(this=arguments[0].copy(), expression=number(id)),
+                exp.EQ(this=arguments[1].copy(), expression=number(at)),
+            )
+            case = case.when(wanted, text(name))
+    return case.else_(null("varchar")) if columns else null("varchar")
+
+
+def _constraint_definition(arguments: Arguments, context: Context) -> exp.Expression:
+    return lookup(
+        arguments[0],
+        {
+            key_oid(relation): f"PRIMARY KEY ({', '.join(quote_sql(key.name) for key in relation.pk)})"
+            for relation in context.catalog
+            if has_key(relation)
+        },
+    )
+
+
+def _view_definition(arguments: Arguments, context: Context) -> exp.Expression:
+    views = {oid(view): view.query for view in context.catalog.of_kind("view", "materialized view")}
+    return lookup(_as_oid(arguments[0], context), {id: f" {query};" for id, query in views.items()})
+
+
+def _comment(arguments: Arguments, context: Context) -> exp.Expression:
+    comments = {oid(relation): relation.comment for relation in context.catalog if relation.comment is not None}
+    return lookup(_as_oid(arguments[0], context), comments)
+
+
+def _column_comment(arguments: Arguments, context: Context) -> exp.Expression:
+    case = None
+    for relation in context.catalog:
+        for at, column in numbered(relation):
+            if column.comment is not None:
+                wanted = exp.and_(
+                    exp.EQ(this=_as_oid(arguments[0], context), expression=number(oid(relation))),
+                    exp.EQ(this=arguments[1].copy(), expression=number(at)),
+                )
+                case = (case or exp.Case()).when(wanted, text(column.comment))
+    return null("varchar") if case is None else case.else_(null("varchar"))
+
+
+def _size(arguments: Arguments, context: Context) -> exp.Expression:
+    case = exp.Case(this=_as_oid(arguments[0], context))
+    for relation in context.catalog:
+        case = case.when(number(oid(relation)), number(context.stored_bytes(relation)))
+    sized: exp.Expression = case.else_(number(0)) if case.args.get("ifs") else number(0)
+    return exp.Cast(this=sized, to=exp.DataType.build("bigint"))
+
+
+def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:
+    if isinstance(argument, exp.Literal) and argument.is_string:
+        return number(relation_oid(argument.this, context))
+    return argument.copy()
+
+
+def _setting(arguments: Arguments, context: Context) -> exp.Expression:
+    name = arguments[0].name
+    try:
+        return text(context.settings.get(find_parameter(name).name))
+    except UndefinedParameter:
+        if len(arguments) > 1:
+            return null("varchar")
+        raise
+
+
+def _to_regclass(arguments: Arguments, context: Context) -> exp.Expression:
+    try:
+        return number(relation_oid(arguments[0].name, context))
+    except UndefinedRelation:
+        return null("integer")
+
+
+def _to_regtype(arguments: Arguments, context: Context) -> exp.Expression:
+    name = arguments[0].name.lower()
+    names = {each.pg_name: each.oid for each in PG_TYPES.values()} | {name: id for id, name in TYPE_NAMES.items()}
+    return number(names[name]) if name in names else null("integer")
+
+
+MOST_KEYS = 32
+"""Columns of an index that clients count: as many as PostgreSQL allows."""
+
+
+def _subscripts(arguments: Arguments, context: Context) -> exp.Expression:
+    """A CASE and not a generate_series: Spark cannot plan that one beside an unnest of the same array."""
+    case = exp.Case(this=call("cardinality", arguments[0].copy()))
+    for size in range(1, MOST_KEYS + 1):
+        case = case.when(number(size), exp.Array(expressions=[number(at) for at in range(1, size + 1)]))
+    return call("unnest", case)
+
+
+def constant(value: Any) -> Build:
+    return lambda arguments, context: value(context) if callable(value) else value.copy()
+
+
+def version() -> str:
+    return f"PostgreSQL {SERVER_VERSION}-Headrace-{__version__}"
+
+
+FUNCTIONS: dict[str, Build] = {
+    "version": constant(lambda context: text(version())),
+    "rw_version": constant(lambda context: text(version())),
+    "current_schema": constant(text("public")),
+    "current_schemas": constant(exp.Array(expressions=[text("pg_catalog"), text("public")])),
+    "current_database": constant(text(DATABASE)),
+    "current_catalog": constant(text(DATABASE)),
+    **dict.fromkeys(("current_user", "session_user", "current_role"), constant(lambda context: text(context.user))),
+    "pg_get_userbyid": constant(lambda context: text(context.user)),
+    "pg_backend_pid": constant(lambda context: number(context.process)),
+    "pg_encoding_to_char": constant(text("UTF8")),
+    "pg_char_to_encoding": constant(number(6)),
+    "pg_is_in_recovery": constant(FALSE),
+    "pg_relation_is_publishable": constant(FALSE),
+    **dict.fromkeys(
+        (
+            "pg_table_is_visible",
+            "pg_collation_is_visible",
+            "pg_type_is_visible",
+            "pg_function_is_visible",
+            "pg_opclass_is_visible",
+            "has_table_privilege",
+            "has_schema_privilege",
+            "has_database_privilege",
+            "has_column_privilege",
+            "has_any_column_privilege",
+            "has_function_privilege",
+            "has_sequence_privilege",
+            "has_type_privilege",
+            "pg_has_role",
+        ),
+        constant(TRUE),
+    ),
+    **dict.fromkeys(
+        (
+            "shobj_description",
+            "pg_get_partkeydef",
+            "pg_get_statisticsobjdef_columns",
+            "pg_get_serial_sequence",
+            "pg_get_function_result",
+            "pg_get_function_arguments",
+            "pg_get_function_identity_arguments",
+            "pg_get_functiondef",
+            "pg_get_triggerdef",
+            "pg_get_ruledef",
+            "pg_advisory_unlock_all",
+            "inet_server_addr",
+            "inet_client_addr",
+            "pg_tablespace_location",
+            "pg_get_partition_constraintdef",
+        ),
+        constant(null("varchar")),
+    ),
+    "pg_postmaster_start_time": constant(call("now")),
+    "txid_current": constant(lambda context: number(context.state.epoch)),
+    "pg_get_expr": lambda arguments, context: arguments[0].copy(),
+    "pg_get_indexdef": _index_definition,
+    "pg_get_constraintdef": _constraint_definition,
+    "pg_get_viewdef": _view_definition,
+    "obj_description": _comment,
+    "col_description": _column_comment,
+    "format_type": format_type,
+    **dict.fromkeys(("pg_relation_size", "pg_table_size", "pg_total_relation_size"), _size),
+    "pg_indexes_size": constant(exp.Cast(this=number(0), to=exp.DataType.build("bigint"))),
+    "pg_size_pretty": lambda arguments, context: exp.DPipe(
+        this=exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("varchar")),
+        expression=exp.Literal.string(" bytes"),
+        safe=True,
+    ),
+    "current_setting": _setting,
+    "to_regclass": _to_regclass,
+    "to_regtype": _to_regtype,
+    "quote_ident": lambda arguments, context: arguments[0].copy(),
+    "array_upper": lambda arguments, context: call("array_length", *[each.copy() for each in arguments]),
+    "array_lower": constant(number(1)),
+    "generate_subscripts": _subscripts,
+}

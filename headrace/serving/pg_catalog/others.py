@@ -1,0 +1,192 @@
+"""``information_schema``, which is standard SQL's, and ``rw_catalog``, which is RisingWave's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW
+from headrace.serving.pg_catalog.relations import (
+    NAMESPACES,
+    OWNER,
+    Context,
+    SystemRelation,
+    has_key,
+    numbered,
+    oid,
+    system_relation,
+)
+from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.names import DATABASE
+from headrace.types import SqlType
+
+_TABLE_TYPES = {TABLE: "BASE TABLE", SOURCE: "BASE TABLE", VIEW: "VIEW", MATERIALIZED_VIEW: "MATERIALIZED VIEW"}
+
+
+def shown_type(kind: SqlType) -> str:
+    return "ARRAY" if kind.name == "array" else PG_TYPES[kind.name].shown
+
+
+def _tables(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind(*_TABLE_TYPES):
+        writable = "YES" if relation.kind == TABLE else "NO"
+        yield DATABASE, "public", relation.name, _TABLE_TYPES[relation.kind], writable
+
+
+def _columns(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind(*_TABLE_TYPES):
+        keys = {key.name for key in relation.pk}
+        for number, column in numbered(relation):
+            kind = column.type
+            nullable = "YES" if column.nullable and column.name not in keys else "NO"
+            pg_name = f"_{PG_TYPES[kind.element.name].pg_name}" if kind.name == "array" else PG_TYPES[kind.name].pg_name
+            generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
+            yield (
+                DATABASE, "public", relation.name, column.name, number, column.default, nullable, shown_type(kind),
+                None, kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO", *generated, "YES",
+            )  # fmt: skip
+
+
+def _views(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind(VIEW):
+        yield DATABASE, "public", relation.name, relation.definition, "NONE", "NO", "NO"
+
+
+def _schemata(context: Context) -> Iterator[tuple]:
+    for name in NAMESPACES:
+        yield DATABASE, name, context.user
+
+
+def _table_constraints(context: Context) -> Iterator[tuple]:
+    for relation in filter(has_key, context.catalog):
+        name = f"{relation.name}_pkey"
+        yield DATABASE, "public", name, DATABASE, "public", relation.name, "PRIMARY KEY", "NO", "NO"
+
+
+def _key_columns(context: Context) -> Iterator[tuple]:
+    for relation in filter(has_key, context.catalog):
+        for number, key in enumerate(relation.pk, 1):
+            name = f"{relation.name}_pkey"
+            yield DATABASE, "public", name, DATABASE, "public", relation.name, key.name, number, None
+
+
+INFORMATION_SCHEMA: dict[str, SystemRelation] = {
+    "tables": system_relation(
+        "table_catalog text, table_schema text, table_name text, table_type text, is_insertable_into text", _tables
+    ),
+    "columns": system_relation(
+        """table_catalog text, table_schema text, table_name text, column_name text, ordinal_position int,
+        column_default text, is_nullable text, data_type text, character_maximum_length int, numeric_precision int,
+        numeric_scale int, datetime_precision int, udt_catalog text, udt_schema text, udt_name text,
+        is_identity text, is_generated text, generation_expression text, is_updatable text""",
+        _columns,
+    ),
+    "views": system_relation(
+        """table_catalog text, table_schema text, table_name text, view_definition text, check_option text,
+        is_updatable text, is_insertable_into text""",
+        _views,
+    ),
+    "schemata": system_relation("catalog_name text, schema_name text, schema_owner text", _schemata),
+    "table_constraints": system_relation(
+        """constraint_catalog text, constraint_schema text, constraint_name text, table_catalog text,
+        table_schema text, table_name text, constraint_type text, is_deferrable text, initially_deferred text""",
+        _table_constraints,
+    ),
+    "key_column_usage": system_relation(
+        """constraint_catalog text, constraint_schema text, constraint_name text, table_catalog text,
+        table_schema text, table_name text, column_name text, ordinal_position int,
+        position_in_unique_constraint int""",
+        _key_columns,
+    ),
+    "referential_constraints": system_relation(
+        """constraint_catalog text, constraint_schema text, constraint_name text, unique_constraint_schema text,
+        unique_constraint_name text, match_option text, update_rule text, delete_rule text"""
+    ),
+    "constraint_column_usage": system_relation(
+        "table_schema text, table_name text, column_name text, constraint_schema text, constraint_name text"
+    ),
+    "routines": system_relation("routine_schema text, routine_name text, routine_type text, data_type text"),
+    "sequences": system_relation("sequence_schema text, sequence_name text, data_type text"),
+    "triggers": system_relation("trigger_schema text, trigger_name text, event_object_table text"),
+}
+
+
+# --- RisingWave ---------------------------------------------------------------------------------------------------
+
+
+def _of_kind(kind: str):
+    def rows(context: Context) -> Iterator[tuple]:
+        for relation in context.catalog.of_kind(kind):
+            yield (
+                oid(relation), relation.name, NAMESPACES["public"], OWNER, relation.definition, relation.append_only,
+                "CREATING" if relation.creating else "CREATED", relation.created_epoch, context.live_rows(relation),
+                context.stored_bytes(relation),
+            )  # fmt: skip
+
+    return rows
+
+
+def _rw_columns(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        keys = {key.name for key in relation.pk}
+        for number, column in enumerate(relation.columns, 1):
+            yield (
+                oid(relation), column.name, number, column.hidden, column.name in keys,
+                column.name in relation.distribution, column.generated is not None, column.nullable, str(column.type),
+            )  # fmt: skip
+
+
+def _rw_indexes(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind(INDEX):
+        table = context.catalog.relations[relation.depends_on[0]]
+        yield oid(relation), relation.name, oid(table), NAMESPACES["public"], OWNER, relation.definition
+
+
+def _ddl_progress(context: Context) -> Iterator[tuple]:
+    for job in context.jobs():
+        started = datetime.fromtimestamp(job["started_at"], tz=UTC)
+        yield job["id"], job["statement"], f"{job['fraction']:.2%}", started, job["state"], job["error"]
+
+
+def _depend(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        for upstream in relation.depends_on:
+            yield oid(relation), oid(context.catalog.relations[upstream])
+
+
+def _runs(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        for run in context.state.runs.get(relation.id, ()):
+            yield oid(relation), str(run.id), run.last_epoch, run.rows, run.retractions, run.bytes
+
+
+_DEFINED = """id int, name text, schema_id int, owner int, definition text, append_only bool, create_status text,
+    created_at_epoch big, row_count big, stored_bytes big"""
+
+RW_CATALOG: dict[str, SystemRelation] = {
+    "rw_tables": system_relation(_DEFINED, _of_kind(TABLE)),
+    "rw_materialized_views": system_relation(_DEFINED, _of_kind(MATERIALIZED_VIEW)),
+    "rw_views": system_relation(_DEFINED, _of_kind(VIEW)),
+    "rw_sources": system_relation(_DEFINED, _of_kind(SOURCE)),
+    "rw_sinks": system_relation(_DEFINED),
+    "rw_indexes": system_relation(
+        "id int, name text, primary_table_id int, schema_id int, owner int, definition text", _rw_indexes
+    ),
+    "rw_columns": system_relation(
+        """relation_id int, name text, position int, is_hidden bool, is_primary_key bool, is_distribution_key bool,
+        is_generated bool, is_nullable bool, data_type text""",
+        _rw_columns,
+    ),
+    "rw_schemas": system_relation(
+        "id int, name text, owner int", lambda context: [(id, name, OWNER) for name, id in NAMESPACES.items()]
+    ),
+    "rw_databases": system_relation("id int, name text, owner int", lambda context: [(1, DATABASE, OWNER)]),
+    "rw_users": system_relation("id int, name text, is_super bool", lambda context: [(OWNER, context.user, True)]),
+    "rw_ddl_progress": system_relation(
+        "ddl_id big, ddl_statement text, progress text, initialized_at time, state text, error text", _ddl_progress
+    ),
+    "rw_depend": system_relation("objid int, refobjid int", _depend),
+    "rw_relation_runs": system_relation(
+        "relation_id int, run text, epoch big, rows big, retractions big, bytes big", _runs
+    ),
+}

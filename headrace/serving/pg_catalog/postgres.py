@@ -1,0 +1,353 @@
+"""The tables of ``pg_catalog``, as far as clients ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace import config
+from headrace.catalog import INDEX, VIEW, Relation
+from headrace.serving.pg_catalog.relations import (
+    KINDS,
+    NAMESPACES,
+    OWNER,
+    Context,
+    SystemRelation,
+    column_numbers,
+    has_key,
+    key_oid,
+    numbered,
+    oid,
+    system_relation,
+    type_modifier,
+    type_oid,
+)
+from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.indexes import key_text
+from headrace.sql.names import DATABASE
+from headrace.sql.parse import index_statement
+from headrace.types import quote_sql
+
+PUBLIC = NAMESPACES["public"]
+HEAP, BTREE = 2, 403
+CLASS_OID = 1259
+"""Of pg_class, by which comments say what they are on"""
+
+
+def _class(context: Context) -> Iterator[tuple]:
+    indexed = {id for relation in context.catalog.of_kind(INDEX) for id in relation.depends_on}
+    for relation in context.catalog:
+        index = relation.kind == INDEX
+        yield _class_row(
+            oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
+            len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
+            relation.kind == VIEW,
+        )  # fmt: skip
+        if has_key(relation):
+            yield _class_row(
+                key_oid(relation), f"{relation.name}_pkey", "i", BTREE, len(relation.pk),
+                context.live_rows(relation), False, False,
+            )  # fmt: skip
+
+
+def _class_row(
+    number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool
+) -> tuple:
+    return (
+        number, name, PUBLIC, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
+        rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
+    )  # fmt: skip
+
+
+def _attribute(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        keys = {key.name for key in relation.pk}
+        for number, column in numbered(relation):
+            yield (
+                oid(relation), column.name, type_oid(column.type), -1, PG_TYPES.get(column.type.name, _ANY).size,
+                number, 0, -1, type_modifier(column.type), not column.nullable or column.name in keys,
+                column.default is not None or column.generated is not None, "",
+                "s" if column.generated is not None else "", False, True, 0, None, None, False, "", None, 0, "p",
+            )  # fmt: skip
+        if has_key(relation):
+            for number, key in enumerate(relation.pk, 1):
+                kind = relation.column(key.name).type
+                yield (
+                    key_oid(relation), key.name, type_oid(kind), -1, -1, number, 0, -1, type_modifier(kind), False,
+                    False, "", "", False, True, 0, None, None, False, "", None, 0, "p",
+                )  # fmt: skip
+
+
+_ANY = PG_TYPES["varchar"]
+
+
+def _defaults(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        for number, column in numbered(relation):
+            text = column.default if column.generated is None else column.generated
+            if text is not None:
+                yield oid(relation) * 1000 % 2**31 + number, oid(relation), number, text
+
+
+def _index(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        if has_key(relation):
+            keys = column_numbers(relation, [key.name for key in relation.pk])
+            yield _index_row(key_oid(relation), oid(relation), keys, len(keys), [0] * len(keys), key=True)
+        if relation.kind == INDEX:
+            table = context.catalog.relations[relation.depends_on[0]]
+            statement = index_statement(relation.definition)
+            names = [key.name for key in statement.keys]
+            options = [2 * key.nulls_first + key.descending for key in statement.keys]
+            others = [name for name in statement.include or () if name not in names]
+            yield _index_row(
+                oid(relation), oid(table), column_numbers(table, [*names, *others]), len(names), options, key=False,
+                valid=not relation.creating,
+            )  # fmt: skip
+
+
+def _index_row(
+    number: int, table: int, columns: list[int], keys: int, options: list[int], *, key: bool, valid: bool = True
+) -> tuple:
+    return (
+        number, table, len(columns), keys, key, key, False, True, False, valid, False, valid, True, False, columns,
+        [0] * keys, [0] * keys, " ".join(map(str, options)), None, None,
+    )  # fmt: skip
+
+
+def _constraint(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        if has_key(relation):
+            columns = column_numbers(relation, [key.name for key in relation.pk])
+            yield (
+                key_oid(relation), f"{relation.name}_pkey", PUBLIC, "p", False, False, True, oid(relation), 0,
+                key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None, None, None,
+            )  # fmt: skip
+
+
+def _types(context: Context) -> Iterator[tuple]:
+    for each in PG_TYPES.values():
+        kind = "p" if each.category == "P" else "b"
+        yield _type_row(each.oid, each.pg_name, each.size, kind, each.category, 0, each.array_oid)
+        yield _type_row(each.array_oid, f"_{each.pg_name}", -1, "b", "A", each.oid, 0)
+    for number, name in ((25, "text"), (26, "oid"), (19, "name"), (705, "unknown"), (114, "json")):
+        yield _type_row(number, name, -1, "b", "S", 0, 0)
+
+
+def _type_row(number: int, name: str, size: int, kind: str, category: str, element: int, array: int) -> tuple:
+    return (
+        number, name, NAMESPACES["pg_catalog"], OWNER, size, size in (1, 2, 4, 8), kind, category, False, True, ",", 0,
+        element, array, f"{name}in", f"{name}out", f"{name}recv", f"{name}send", "-", False, 0, -1, 0, 0, None, "i",
+        "p",
+    )  # fmt: skip
+
+
+def _namespaces(context: Context) -> Iterator[tuple]:
+    for name, number in NAMESPACES.items():
+        yield number, name, OWNER, None
+
+
+def _database(context: Context) -> Iterator[tuple]:
+    yield 1, DATABASE, OWNER, 6, "c", False, True, -1, "C", "C", 1663, None, None
+
+
+def _roles(context: Context) -> Iterator[tuple]:
+    yield context.user, True, True, True, True, True, False, -1, None, None, True, None, OWNER
+
+
+def _user(context: Context) -> Iterator[tuple]:
+    yield context.user, OWNER, True, True, False, True, None, None, None
+
+
+def _tables(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind("table", "source"):
+        yield "public", relation.name, context.user, None, has_key(relation), False, False, False
+
+
+def _views(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind("view"):
+        yield "public", relation.name, context.user, relation.definition
+
+
+def _materialized_views(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog.of_kind("materialized view"):
+        yield "public", relation.name, context.user, None, False, not relation.creating, relation.definition
+
+
+def _indexes(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        if has_key(relation):
+            yield "public", relation.name, f"{relation.name}_pkey", None, key_definition(relation)
+        if relation.kind == INDEX:
+            table = context.catalog.relations[relation.depends_on[0]]
+            yield "public", table.name, relation.name, None, index_definition(relation, context)
+
+
+def key_definition(relation: Relation) -> str:
+    """As pg_get_indexdef has it."""
+    columns = ", ".join(quote_sql(key.name) for key in relation.pk)
+    name = quote_sql(f"{relation.name}_pkey")
+    return f"CREATE UNIQUE INDEX {name} ON public.{quote_sql(relation.name)} USING btree ({columns})"
+
+
+def index_definition(index: Relation, context: Context) -> str:
+    """The same of an index; psql shows what follows USING."""
+    table = context.catalog.relations[index.depends_on[0]]
+    statement = index_statement(index.definition)
+    keys = ", ".join(map(key_text, statement.keys))
+    include = f" INCLUDE ({', '.join(map(quote_sql, statement.include))})" if statement.include else ""
+    return f"CREATE INDEX {quote_sql(index.name)} ON public.{quote_sql(table.name)} USING btree ({keys}){include}"
+
+
+def _descriptions(context: Context) -> Iterator[tuple]:
+    for relation in context.catalog:
+        if relation.comment is not None:
+            yield oid(relation), CLASS_OID, 0, relation.comment
+        for number, column in numbered(relation):
+            if column.comment is not None:
+                yield oid(relation), CLASS_OID, number, column.comment
+
+
+def _settings(context: Context) -> Iterator[tuple]:
+    for name, value in sorted(context.settings.items()):
+        yield (
+            name,
+            value,
+            None,
+            "Headrace",
+            config.PARAMETERS[name].description,
+            "user",
+            "string",
+            "default",
+            value,
+            value,
+        )
+
+
+def _access_methods(context: Context) -> Iterator[tuple]:
+    yield HEAP, "heap", "-", "t"
+    yield BTREE, "btree", "-", "i"
+
+
+RELATIONS: dict[str, SystemRelation] = {
+    "pg_class": system_relation(
+        """oid int, relname text, relnamespace int, reltype int, reloftype int, relowner int, relam int,
+        relfilenode int, reltablespace int, relpages int, reltuples real, relallvisible int, reltoastrelid int,
+        relhasindex bool, relisshared bool, relpersistence text, relkind text, relnatts small, relchecks small,
+        relhasrules bool, relhastriggers bool, relhassubclass bool, relrowsecurity bool, relforcerowsecurity bool,
+        relispopulated bool, relreplident text, relispartition bool, relpartbound text, relacl texts,
+        reloptions texts, relfrozenxid int, relminmxid int""",
+        _class,
+    ),
+    "pg_attribute": system_relation(
+        """attrelid int, attname text, atttypid int, attstattarget int, attlen small, attnum small, attndims int,
+        attcacheoff int, atttypmod int, attnotnull bool, atthasdef bool, attidentity text, attgenerated text,
+        attisdropped bool, attislocal bool, attinhcount int, attacl texts, attoptions texts, atthasmissing bool,
+        attcompression text, attfdwoptions texts, attcollation int, attstorage text""",
+        _attribute,
+    ),
+    "pg_attrdef": system_relation("oid int, adrelid int, adnum small, adbin text", _defaults),
+    "pg_index": system_relation(
+        """indexrelid int, indrelid int, indnatts small, indnkeyatts small, indisunique bool, indisprimary bool,
+        indisexclusion bool, indimmediate bool, indisclustered bool, indisvalid bool, indcheckxmin bool,
+        indisready bool, indislive bool, indisreplident bool, indkey ints, indcollation ints, indclass ints,
+        indoption text, indexprs text, indpred text""",
+        _index,
+    ),
+    "pg_constraint": system_relation(
+        """oid int, conname text, connamespace int, contype text, condeferrable bool, condeferred bool,
+        convalidated bool, conrelid int, contypid int, conindid int, conparentid int, confrelid int,
+        confupdtype text, confdeltype text, confmatchtype text, conislocal bool, coninhcount int,
+        connoinherit bool, conkey ints, confkey ints, conpfeqop ints, conppeqop ints, conffeqop ints, conbin text""",
+        _constraint,
+    ),
+    "pg_type": system_relation(
+        """oid int, typname text, typnamespace int, typowner int, typlen small, typbyval bool, typtype text,
+        typcategory text, typispreferred bool, typisdefined bool, typdelim text, typrelid int, typelem int,
+        typarray int, typinput text, typoutput text, typreceive text, typsend text, typanalyze text,
+        typnotnull bool, typbasetype int, typtypmod int, typndims int, typcollation int, typdefault text,
+        typalign text, typstorage text""",
+        _types,
+    ),
+    "pg_namespace": system_relation("oid int, nspname text, nspowner int, nspacl texts", _namespaces),
+    "pg_database": system_relation(
+        """oid int, datname text, datdba int, encoding int, datlocprovider text, datistemplate bool,
+        datallowconn bool, datconnlimit int, datcollate text, datctype text, dattablespace int, daticulocale text,
+        datacl texts""",
+        _database,
+    ),
+    "pg_roles": system_relation(
+        """rolname text, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, rolcanlogin bool,
+        rolreplication bool, rolconnlimit int, rolpassword text, rolvaliduntil time, rolbypassrls bool,
+        rolconfig texts, oid int""",
+        _roles,
+    ),
+    "pg_user": system_relation(
+        """usename text, usesysid int, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool,
+        passwd text, valuntil time, useconfig texts""",
+        _user,
+    ),
+    "pg_tables": system_relation(
+        """schemaname text, tablename text, tableowner text, tablespace text, hasindexes bool, hasrules bool,
+        hastriggers bool, rowsecurity bool""",
+        _tables,
+    ),
+    "pg_views": system_relation("schemaname text, viewname text, viewowner text, definition text", _views),
+    "pg_matviews": system_relation(
+        """schemaname text, matviewname text, matviewowner text, tablespace text, hasindexes bool,
+        ispopulated bool, definition text""",
+        _materialized_views,
+    ),
+    "pg_indexes": system_relation(
+        "schemaname text, tablename text, indexname text, tablespace text, indexdef text", _indexes
+    ),
+    "pg_description": system_relation("objoid int, classoid int, objsubid int, description text", _descriptions),
+    "pg_settings": system_relation(
+        """name text, setting text, unit text, category text, short_desc text, context text, vartype text,
+        source text, boot_val text, reset_val text""",
+        _settings,
+    ),
+    "pg_am": system_relation("oid int, amname text, amhandler text, amtype text", _access_methods),
+    "pg_shdescription": system_relation("objoid int, classoid int, description text"),
+    "pg_proc": system_relation(
+        """oid int, proname text, pronamespace int, proowner int, prolang int, prokind text, proretset bool,
+        prorettype int, pronargs small, proargtypes ints, proargnames texts, prosrc text, proisagg bool"""
+    ),
+    "pg_language": system_relation("oid int, lanname text, lanowner int, lanispl bool"),
+    "pg_collation": system_relation(
+        "oid int, collname text, collnamespace int, collowner int, collprovider text, collcollate text, collctype text"
+    ),
+    "pg_enum": system_relation("oid int, enumtypid int, enumsortorder real, enumlabel text"),
+    "pg_range": system_relation("rngtypid int, rngsubtype int, rngmultitypid int"),
+    "pg_inherits": system_relation("inhrelid int, inhparent int, inhseqno int, inhdetachpending bool"),
+    "pg_policy": system_relation(
+        """oid int, polname text, polrelid int, polcmd text, polpermissive bool, polroles ints, polqual text,
+        polwithcheck text"""
+    ),
+    "pg_trigger": system_relation(
+        """oid int, tgrelid int, tgname text, tgfoid int, tgtype small, tgenabled text, tgisinternal bool,
+        tgconstraint int"""
+    ),
+    "pg_statistic_ext": system_relation(
+        """oid int, stxrelid int, stxname text, stxnamespace int, stxowner int, stxstattarget int, stxkeys ints,
+        stxkind texts"""
+    ),
+    "pg_publication": system_relation("oid int, pubname text, pubowner int, puballtables bool"),
+    "pg_publication_rel": system_relation("oid int, prpubid int, prrelid int, prqual text, prattrs ints"),
+    "pg_auth_members": system_relation("roleid int, member int, grantor int, admin_option bool"),
+    "pg_depend": system_relation(
+        "classid int, objid int, objsubid int, refclassid int, refobjid int, refobjsubid int, deptype text"
+    ),
+    "pg_rewrite": system_relation("oid int, rulename text, ev_class int, ev_type text, is_instead bool"),
+    "pg_sequence": system_relation(
+        """seqrelid int, seqtypid int, seqstart big, seqincrement big, seqmax big, seqmin big, seqcache big,
+        seqcycle bool"""
+    ),
+    "pg_opclass": system_relation("oid int, opcname text, opcmethod int, opcdefault bool, opcintype int"),
+    "pg_partitioned_table": system_relation("partrelid int, partstrat text, partnatts small, partdefid int"),
+    "pg_tablespace": system_relation("oid int, spcname text, spcowner int"),
+    "pg_extension": system_relation("oid int, extname text, extversion text, extnamespace int, extowner int"),
+    "pg_foreign_table": system_relation("ftrelid int, ftserver int, ftoptions texts"),
+    "pg_foreign_server": system_relation("oid int, srvname text, srvowner int, srvfdw int, srvoptions texts"),
+    "pg_event_trigger": system_relation("oid int, evtname text, evtevent text, evtowner int"),
+    "pg_locks": system_relation("locktype text, database int, relation int, pid int, mode text, granted bool"),
+}

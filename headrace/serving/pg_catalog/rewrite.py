@@ -1,0 +1,213 @@
+"""Queries that speak of the system, made into queries that do not.
+
+Names of system relations become names of tables that are added to the catalog for this one query; functions become
+expressions; casts between numbers and names of objects are carried out. A query that has none of it stays what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from headrace.catalog import TABLE, Catalog, Column, Relation
+from headrace.errors import Unsupported
+from headrace.serving.pg_catalog import functions
+from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
+from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
+from headrace.serving.pg_catalog.relations import NAMESPACES, Context, SystemRelation
+from headrace.sql.names import DATABASE
+
+SCHEMAS: dict[str, dict[str, SystemRelation]] = {
+    "pg_catalog": POSTGRES,
+    "information_schema": INFORMATION_SCHEMA,
+    "rw_catalog": RW_CATALOG,
+}
+
+_OPERATORS: dict[str, type[exp.Expression]] = {
+    "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
+    "<=": exp.LTE, ">=": exp.GTE, "+": exp.Add, "-": exp.Sub, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemQuery:
+    query: exp.Expression
+    catalog: Catalog
+    """With the system relations that the query reads"""
+    tables: dict[int, pa.Table] = field(default_factory=dict)
+    """Their rows, by their number in that catalog"""
+
+
+def resolve(query: exp.Expression, context: Context) -> SystemQuery:
+    if not _speaks_of_the_system(query, context.catalog):
+        return SystemQuery(query=query, catalog=context.catalog)
+    resolver = _Resolver(context)
+    resolved = query.copy().transform(resolver.node, copy=False)
+    return SystemQuery(query=resolved, catalog=resolver.catalog, tables=resolver.tables)
+
+
+def _speaks_of_the_system(query: exp.Expression, catalog: Catalog) -> bool:
+    return any(
+        (isinstance(node, exp.Table) and _find(node, catalog, ()) is not None)
+        or (isinstance(node, exp.Dot) and node.this.name == "pg_catalog")
+        or (isinstance(node, exp.Anonymous) and node.name.lower() in functions.FUNCTIONS)
+        or (isinstance(node, exp.Cast) and _object_type(node.args.get("to")) is not None)
+        or isinstance(node, exp.Operator)
+        for node in query.walk()
+    )
+
+
+def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[str, str] | None:
+    """Schema and name of the system relation that is meant."""
+    schema, name = table.db, table.name
+    if table.catalog and table.catalog != DATABASE:
+        return None
+    if schema:
+        return (schema, name) if name in SCHEMAS.get(schema, ()) else None
+    if name in POSTGRES and name not in ctes and catalog.find(name) is None:
+        return "pg_catalog", name
+    return None
+
+
+def _object_type(kind: exp.Expression | None) -> str | None:
+    """regclass, oid, name, and everything that is written as pg_catalog.type"""
+    if isinstance(kind, exp.ObjectIdentifier):
+        return kind.name.lower()
+    if isinstance(kind, exp.DataType):
+        inner = kind.args.get("kind")
+        if isinstance(inner, exp.Dot) and inner.this.name == "pg_catalog":
+            return inner.expression.name.lower()
+        if kind.this in (exp.DataType.Type.NAME, exp.DataType.Type.USERDEFINED) and kind.sql().lower() in _NAMES:
+            return kind.sql().lower().strip('"')
+        if kind.this == exp.DataType.Type.ARRAY and kind.expressions and _object_type(kind.expressions[0]) is not None:
+            return f"{_object_type(kind.expressions[0])}[]"
+    return None
+
+
+_NAMES = {"name", "oid", '"char"', "regclass", "regtype", "regproc", "regnamespace", "regrole", "xid", "int2vector"}
+_PLAIN = {
+    "name": "varchar", "char": "varchar", "text": "varchar", "oid": "int", "xid": "int", "bpchar": "varchar",
+    "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float4": "real",
+    "float8": "double precision", "int2vector": "int[]", "regproc": "varchar", "regrole": "varchar",
+}  # fmt: skip
+
+
+class _Resolver:
+    def __init__(self, context: Context):
+        self._context = context
+        self.catalog = context.catalog
+        self.tables: dict[int, pa.Table] = {}
+        self._numbers: dict[tuple[str, str], str] = {}
+
+    def node(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Table):
+            return self._table(node)
+        if isinstance(node, exp.Column) and node.db in SCHEMAS:
+            node.set("db", None)
+            node.set("catalog", None)
+            return node
+        if isinstance(node, exp.Dot) and node.this.name == "pg_catalog":
+            return node.expression.transform(self.node, copy=False)
+        if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
+            return self._call(node, build)
+        if isinstance(node, exp.Cast) and (kind := _object_type(node.args.get("to"))) is not None:
+            return self._cast(node, kind)
+        if isinstance(node, exp.Operator):
+            return self._operator(node)
+        if isinstance(node, exp.DPipe):
+            return self._concatenation(node)
+        if isinstance(node, exp.Collate):
+            return node.this.transform(self.node, copy=False)
+        return node
+
+    def _call(self, node: exp.Anonymous, build: functions.Build) -> exp.Expression:
+        arguments = [each.transform(self.node, copy=False) for each in node.expressions]
+        made = build(arguments, self._context)
+        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+            # Its result is called as the function was.
+            return exp.Alias(this=made, alias=exp.to_identifier(node.name.lower(), quoted=True))
+        if isinstance(node.parent, exp.Dot) and isinstance(node.parent.parent, exp.Select):
+            return exp.Alias(this=made, alias=exp.to_identifier(node.name.lower(), quoted=True))
+        return made
+
+    def _table(self, node: exp.Table) -> exp.Expression:
+        if isinstance(node.this, exp.Anonymous):
+            node.set("db", None)
+            return node
+        ctes = tuple(cte.alias for with_ in node.root().find_all(exp.With) for cte in with_.expressions)
+        found = _find(node, self._context.catalog, ctes)
+        if found is None:
+            return node
+        name = self._add(*found)
+        if node.args.get("alias") is None:
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+        node.set("this", exp.to_identifier(name, quoted=True))
+        node.set("db", None)
+        node.set("catalog", None)
+        return node
+
+    def _add(self, schema: str, name: str) -> str:
+        """A table for the system relation, under a name that no user can give."""
+        if (schema, name) not in self._numbers:
+            system = SCHEMAS[schema][name]
+            relation = Relation(
+                id=self.catalog.next_id,
+                name=f"{schema}.{name}\0",
+                kind=TABLE,
+                columns=tuple(Column(name=column, type=kind) for column, kind in system.columns.items()),
+            )
+            self.catalog = self.catalog.add(relation)
+            self.tables[relation.id] = system.table(self._context)
+            self._numbers[schema, name] = relation.name
+        return self._numbers[schema, name]
+
+    @staticmethod
+    def _concatenation(node: exp.DPipe) -> exp.Expression:
+        """Of constants it is one: a pattern must be."""
+        parts = [side.this if isinstance(side, exp.Cast) else side for side in (node.this, node.expression)]
+        if all(isinstance(part, exp.Literal) and part.is_string for part in parts):
+            return exp.Literal.string("".join(part.this for part in parts))
+        return node
+
+    def _operator(self, node: exp.Operator) -> exp.Expression:
+        name = str(node.args["operator"]).split(".")[-1]
+        left, right = (each.transform(self.node, copy=False) for each in (node.this, node.expression))
+        if name in ("!~", "!~*"):
+            return exp.Not(this=_OPERATORS[name[1:]](this=left, expression=right))
+        if name not in _OPERATORS:
+            raise Unsupported(f"OPERATOR({name}) is not supported")
+        return _OPERATORS[name](this=left, expression=right)
+
+    def _cast(self, node: exp.Cast, kind: str) -> exp.Expression:
+        inner = node.this.transform(self.node, copy=False)
+        if kind == "regclass":
+            if isinstance(inner, exp.Literal) and inner.is_string:
+                return functions.number(functions.relation_oid(inner.this, self._context))
+            if _compared(node):
+                return inner
+            return functions.lookup(inner, functions.relation_names(self._context), self._text(inner))
+        if kind == "regtype":
+            return inner if _compared(node) else functions.lookup(inner, functions.TYPE_NAMES, self._text(inner))
+        if kind == "regnamespace":
+            if isinstance(inner, exp.Literal) and inner.is_string:
+                return functions.number(NAMESPACES.get(inner.this, 0))
+            names = {number: name for name, number in NAMESPACES.items()}
+            return inner if _compared(node) else functions.lookup(inner, names)
+        bare, brackets, _ = kind.partition("[")
+        return exp.Cast(
+            this=inner, to=exp.DataType.build(_PLAIN.get(bare, bare) + ("[]" if brackets else ""), "postgres")
+        )
+
+    @staticmethod
+    def _text(inner: exp.Expression) -> exp.Expression:
+        return exp.Cast(this=inner.copy(), to=exp.DataType.build("varchar"))
+
+
+def _compared(node: exp.Expression) -> bool:
+    """Whether the number of an object is wanted, and not its name."""
+    parent = node.parent
+    if isinstance(parent, exp.Cast) and _object_type(parent.args.get("to")) == "oid":
+        return True
+    return isinstance(parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))

@@ -1,0 +1,96 @@
+"""A client's socket: whole messages in, bytes out. Blocking, because each client has a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from typing import Any
+
+from headrace.serving.wire.reader import MessageReader
+
+RECEIVE_BYTES = 65_536
+FLUSH_BYTES = 65_536
+STALLED_AFTER = 600.0
+"""Seconds in which a client takes nothing of what it asked for, after which it is given up."""
+
+
+class Gone(Exception):
+    """The client is not there any more, or takes nothing."""
+
+
+class Channel:
+    def __init__(self, sock: socket.socket):
+        self._socket = sock
+        self._reader = MessageReader()
+        self._out = bytearray()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a laptop that was closed is noticed some time
+
+    def startup(self, deadline: float) -> Any:
+        """The next message of a client that has to say who it is by then."""
+        return self._next(self._reader.next_startup, deadline)
+
+    def message(self, deadline: float | None = None) -> Any:
+        return self._next(self._reader.next_message, deadline)
+
+    def _next(self, take, deadline: float | None) -> Any:
+        while (message := take()) is None:
+            self.flush()
+            self._socket.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
+            try:
+                data = self._socket.recv(RECEIVE_BYTES)
+            except (OSError, ssl.SSLError) as error:
+                raise Gone(str(error)) from None
+            if not data:
+                raise Gone("the client closed the connection")
+            self._reader.feed(data)
+        return message
+
+    def send(self, data: bytes) -> None:
+        """Keeps it until there is enough, or until :meth:`flush`."""
+        self._out += data
+        if len(self._out) >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._out:
+            return
+        pending = memoryview(bytes(self._out))
+        self._out.clear()
+        self._socket.settimeout(STALLED_AFTER)
+        try:
+            while pending:
+                pending = pending[self._socket.send(pending) :]
+        except (OSError, ssl.SSLError) as error:
+            raise Gone(str(error)) from None
+
+    def encrypt(self, context: ssl.SSLContext, deadline: float) -> None:
+        if self._reader.waiting:
+            # Whatever was sent before the encryption began was sent by somebody in between.
+            raise Gone("received unencrypted data after SSL request")
+        self._socket.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            self._socket = context.wrap_socket(self._socket, server_side=True)
+        except (OSError, ssl.SSLError) as error:
+            raise Gone(str(error)) from None
+
+    @property
+    def encrypted(self) -> bool:
+        return isinstance(self._socket, ssl.SSLSocket)
+
+    def stop_reading(self) -> None:
+        """From another thread: whoever waits for a message is told that none will come; answers still go out."""
+        with contextlib.suppress(OSError):
+            # Not SSLSocket.shutdown, which would also forget the encryption.
+            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+
+    def cut(self) -> None:
+        """From another thread: nothing more in either direction."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.close()

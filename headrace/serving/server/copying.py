@@ -1,0 +1,118 @@
+"""COPY: many rows at once, without SQL for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from headrace.engine.engine import Engine
+from headrace.engine.inserts import insert_arrow, writable_table
+from headrace.errors import DataError, HeadraceError, Unsupported, WrongObjectKind
+from headrace.serving.render import renderer
+from headrace.serving.result import Result
+from headrace.serving.server.channel import Channel
+from headrace.serving.server.portal import BLOCK_ROWS
+from headrace.serving.wire import reader, writer
+from headrace.serving.wire.copy_format import CopyOptions, read_columns, write_rows
+from headrace.sql import statements as ast
+from headrace.sql.literals import from_text
+from headrace.types import SqlType, quote_sql
+
+COPY_BYTES = 256 * 1024 * 1024
+"""What one COPY may bring. It takes effect whole or not at all, so all of it is held."""
+
+
+class CopyTooLarge(HeadraceError):
+    sqlstate = "54000"
+
+
+class CopyFailed(HeadraceError):
+    sqlstate = "57014"
+
+
+def query_text(statement: ast.Copy) -> str:
+    """What a COPY TO reads."""
+    columns = ", ".join(map(quote_sql, statement.columns)) or "*"
+    return f"SELECT {columns} FROM {quote_sql(statement.table)}"
+
+
+def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_cancelled) -> int:
+    options = CopyOptions.of(statement.options)
+    channel.send(writer.copy_response(b"H", len(result.columns)))
+    if options.header:
+        channel.send(writer.copy_data(write_rows([[name] for name in result.columns], options)))
+    count = 0
+    for columns in _texts(result):
+        refuse_if_cancelled()
+        count += len(columns[0])
+        channel.send(writer.copy_data(write_rows(columns, options)))
+    channel.send(writer.COPY_DONE)
+    return count
+
+
+def _texts(result: Result) -> Iterator[list[list[str | None]]]:
+    renderers = [renderer(kind) for kind in result.types]
+    for batch in result.batches():
+        for start in range(0, batch.num_rows, BLOCK_ROWS):
+            block = batch.slice(start, BLOCK_ROWS)
+            yield [
+                [None if value is None else to_text(value) for value in column.to_pylist()]
+                for column, to_text in zip(block.columns, renderers, strict=True)
+            ]
+
+
+def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
+    relation = writable_table(engine.committed, statement.table, "copy to")
+    names = statement.columns or tuple(column.name for column in relation.visible_columns if not column.generated)
+    types = [relation.column(name).type for name in names]
+    for name in statement.columns:
+        if relation.column(name).generated:
+            raise WrongObjectKind(f'column "{name}" is a generated column', hint="leave it out")
+    options = CopyOptions.of(statement.options)
+    channel.send(writer.copy_response(b"G", len(names)))
+    data = _receive(channel)
+    columns = read_columns(data, len(names), options)
+    if not columns[0]:
+        return 0
+    arrays = [_array(name, values, kind) for name, values, kind in zip(names, columns, types, strict=True)]
+    rows = pa.Table.from_arrays(arrays, names=list(names))
+    return engine.write(relation.id, insert_arrow(engine, relation, rows)).count
+
+
+def _receive(channel: Channel) -> bytes:
+    """Everything up to the end of the copy. The client has to be heard to the end even if it sends too much."""
+    held, too_large = bytearray(), False
+    while True:
+        message = channel.message()
+        if isinstance(message, reader.CopyData):
+            too_large = too_large or len(held) + len(message.data) > COPY_BYTES
+            if too_large:
+                held.clear()
+            else:
+                held += message.data
+        elif isinstance(message, reader.CopyDone):
+            break
+        elif isinstance(message, reader.CopyFail):
+            raise CopyFailed(f"COPY from stdin failed: {message.reason}")
+        elif not isinstance(message, (reader.Flush, reader.Sync)):
+            raise reader.ProtocolViolation("unexpected message during COPY from stdin")
+    if too_large:
+        raise CopyTooLarge(
+            f"a COPY may bring at most {COPY_BYTES:,} bytes", hint="send the rows in several; nothing was written"
+        )
+    return bytes(held)
+
+
+def _array(name: str, values: list[str | None], kind: SqlType) -> pa.Array:
+    if kind.name in ("array", "struct"):
+        raise Unsupported(f'COPY into column "{name}" of type {kind} is not supported', hint="use INSERT")
+    made = []
+    for number, value in enumerate(values, 1):
+        try:
+            made.append(None if value is None else from_text(value, kind))
+        except HeadraceError as error:
+            told = DataError(f"{error.message} (COPY, line {number}, column {name})", hint=error.hint)
+            told.sqlstate = error.sqlstate
+            raise told from None
+    return pa.array(made, kind.arrow)

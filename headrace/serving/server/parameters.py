@@ -1,0 +1,208 @@
+"""Parameters of statements (``$1``): which types they have, and their values as constants in the text.
+
+Headrace binds a statement with its values in it, as if the client had written them. A value whose type nobody gave
+becomes a bare string constant, which takes the type that its surroundings ask for, as in PostgreSQL.
+
+>>> parameter_count("SELECT $1, '$2' -- $3")
+1
+>>> with_constants("SELECT $1 + $2", ["CAST('1' AS numeric)", "2"])
+"SELECT CAST('1' AS numeric) + 2"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from sqlglot import exp
+
+from headrace.catalog import Catalog
+from headrace.errors import DataError, HeadraceError, SqlSyntaxError
+from headrace.serving.wire.binary import decode
+from headrace.serving.wire.oids import type_of
+from headrace.sql import statements as ast
+from headrace.sql.datatypes import sql_type
+from headrace.sql.text import pieces
+from headrace.types import SqlType
+
+_PARAMETER = re.compile(r"(?<![\w$])\$(\d{1,5})(?![\w$])")
+MOST = 65_535
+TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
+
+
+class UndefinedParameterNumber(HeadraceError):
+    sqlstate = "42P02"
+
+
+def _code(text: str) -> Iterator[tuple[bool, str]]:
+    """The text in pieces, and whether each may hold parameters."""
+    for piece in pieces(text):
+        yield piece.kind == "code", text[piece.start : piece.end]
+
+
+def parameter_count(text: str) -> int:
+    numbers = [int(match[1]) for code, part in _code(text) if code for match in _PARAMETER.finditer(part)]
+    if any(not 1 <= number <= MOST for number in numbers):
+        raise UndefinedParameterNumber(f"there is no parameter ${min(numbers)}")
+    return max(numbers, default=0)
+
+
+def _replaced(text: str, replace: Callable[[int], str]) -> str:
+    return "".join(
+        _PARAMETER.sub(lambda match: replace(int(match[1])), part) if code else part for code, part in _code(text)
+    )
+
+
+def with_names(text: str) -> str:
+    """The statement with parameters as columns, so that it can be parsed and looked at."""
+    return _replaced(text, lambda number: f'"${number}"')
+
+
+def with_constants(text: str, constants: Sequence[str]) -> str:
+    return _replaced(text, lambda number: constants[number - 1])
+
+
+def unknown_constants(types: Sequence[SqlType], limits: Collection[int]) -> list[str]:
+    """They stand for values that are not known yet. A LIMIT takes numbers only."""
+    return ["0" if number in limits else f"CAST(NULL AS {kind})" for number, kind in enumerate(types, 1)]
+
+
+def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> str:
+    """The value as SQL."""
+    if data is None:
+        return "NULL"
+    if form == 1:
+        if kind is None:
+            raise DataError(f"a binary parameter of the type {oid} is not understood", sqlstate="42P18")
+        text = decode(data, kind)
+    else:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
+    if "\0" in text:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    quoted = "'" + text.replace("'", "''") + "'"
+    if kind is None or kind.name == "varchar":
+        return quoted
+    if kind.name in ("smallint", "integer", "bigint") and re.fullmatch(r"-?\d{1,18}", text):
+        # A bare number fits columns of any width, so that a driver's guess decides nothing.
+        return f"({text})" if text.startswith("-") else text
+    return f"CAST({quoted} AS {kind})"
+
+
+# --- types --------------------------------------------------------------------------------------------------------
+
+
+def parameter_types(statement: ast.Statement | None, count: int, oids: Sequence[int], catalog: Catalog) -> list:
+    """The type of each: as the client says, else as its first use asks for, else text."""
+    used = _used_types(statement, catalog) if statement is not None else {}
+    given = [type_of(oid) if oid else None for oid in [*oids, *([0] * (count - len(oids)))][:count]]
+    return [kind or used.get(number) or TEXT for number, kind in enumerate(given, 1)]
+
+
+def limit_parameters(statement: ast.Statement | None) -> set[int]:
+    """The parameters that say how many rows."""
+    query = getattr(statement, "query", None)
+    limits = [] if query is None else query.find_all(exp.Limit, exp.Offset, exp.Fetch)
+    return {number for node in limits if (number := _number(_limit(node))) is not None}
+
+
+def _limit(node: exp.Expression) -> exp.Expression | None:
+    return node.args.get("expression") or node.args.get("count")
+
+
+def _number(node: exp.Expression | None) -> int | None:
+    if isinstance(node, exp.Paren):
+        return _number(node.this)
+    if isinstance(node, exp.Column) and not node.table and re.fullmatch(r"\$\d+", node.name):
+        return int(node.name[1:])
+    return None
+
+
+def _used_types(statement: ast.Statement, catalog: Catalog) -> dict[int, SqlType]:
+    found: dict[int, SqlType] = {}
+
+    def use(node: exp.Expression | None, kind: SqlType | None) -> None:
+        if (number := _number(node)) is not None and kind is not None:
+            found.setdefault(number, kind)
+
+    trees: list[exp.Expression] = []
+    target = None
+    if isinstance(statement, (ast.Insert, ast.Update, ast.Delete)):
+        target = catalog.find(statement.table)
+    if isinstance(statement, ast.Insert) and target is not None:
+        names = statement.columns or [column.name for column in target.visible_columns]
+        types = {column.name: column.type for column in target.columns}
+        for row in statement.rows or ():
+            for name, value in zip(names, row, strict=False):
+                use(value, types.get(name))
+                trees.append(value)
+        if statement.query is not None:
+            for name, item in zip(names, statement.query.selects, strict=False):
+                use(item.unalias(), types.get(name))
+    if isinstance(statement, ast.Update) and target is not None:
+        for name, value in statement.assignments:
+            use(value, next((column.type for column in target.columns if column.name == name), None))
+            trees.append(value)
+    trees += [tree for tree in (getattr(statement, "where", None), getattr(statement, "query", None)) if tree]
+    tables = {table.name for tree in trees for table in tree.find_all(exp.Table)} | ({target.name} if target else set())
+    columns = {
+        column.name: column.type
+        for name in tables
+        if (relation := catalog.find(name)) is not None
+        for column in relation.columns
+    }
+    for tree in trees:
+        for node in tree.walk():
+            _use_in(node, use, columns)
+    return found
+
+
+def _use_in(node: exp.Expression, use: Callable, columns: dict[str, SqlType]) -> None:
+    def kind_of(other: exp.Expression | None) -> SqlType | None:
+        if isinstance(other, exp.Column):
+            return columns.get(other.name)
+        if isinstance(other, exp.Cast):
+            return _cast_type(other)
+        if isinstance(other, exp.Literal) and not other.is_string:
+            return SqlType("integer") if other.this.isdigit() else SqlType("numeric")
+        if isinstance(other, (exp.Paren, exp.Neg)):
+            return kind_of(other.this)
+        return None
+
+    if isinstance(node, exp.Cast):
+        use(node.this, _cast_type(node))
+    elif isinstance(node, (exp.Limit, exp.Offset, exp.Fetch)):
+        use(_limit(node), BIGINT)
+    elif isinstance(node, (exp.Like, exp.ILike)):
+        use(node.this, TEXT)
+        use(node.expression, TEXT)
+    elif isinstance(node, exp.Between):
+        for side in ("low", "high"):
+            use(node.args[side], kind_of(node.this))
+    elif isinstance(node, exp.In):
+        for item in node.expressions:
+            use(item, kind_of(node.this))
+    elif isinstance(node, exp.Binary):
+        right = node.expression
+        if isinstance(right, (exp.Any, exp.All)):
+            element = kind_of(node.this)
+            use(right.this.unnest(), SqlType("array", element=element) if element is not None else None)
+            return
+        use(node.this, kind_of(right))
+        use(right, kind_of(node.this))
+
+
+def _cast_type(node: exp.Cast) -> SqlType | None:
+    try:
+        return sql_type(node.to)
+    except HeadraceError:
+        return None
+
+
+def check_count(given: int, wanted: int, name: str) -> None:
+    if given != wanted:
+        raise SqlSyntaxError(
+            f'bind message supplies {given} parameters, but prepared statement "{name}" requires {wanted}'
+        )

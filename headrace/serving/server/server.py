@@ -1,0 +1,179 @@
+"""The server: who listens, how many clients there may be, and how it ends.
+
+One thread accepts, and each client has its own. A thread that waits costs little, and one that is slow holds up nobody
+else, which a shared pool would not promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import secrets
+import socket
+import threading
+import time
+
+from headrace.engine.engine import Engine
+from headrace.errors import HeadraceError
+from headrace.serving.server.channel import Channel, Gone
+from headrace.serving.server.connection import Connection, ShuttingDown
+from headrace.serving.server.startup import Access, greet
+from headrace.serving.wire import reader, writer
+
+log = logging.getLogger("headrace.server")
+
+SESSIONS = 100
+"""Clients at a time, unless told otherwise."""
+GREETED_AT_ONCE = 50
+"""Clients more that have not said yet who they are; one who wants to cancel something is such a client."""
+
+
+class TooManySessions(HeadraceError):
+    sqlstate = "53300"
+
+
+class Server:
+    def __init__(
+        self, engine: Engine, *, host: str = "127.0.0.1", port: int = 4566, access: Access | None = None,
+        sessions: int = SESSIONS,
+    ):  # fmt: skip
+        self._engine = engine
+        self._access = access or Access()
+        self._limit = sessions
+        self._lock = threading.Lock()
+        self._connections: dict[int, Connection] = {}
+        self._greeting: dict[Channel, threading.Thread] = {}
+        self._threads: set[threading.Thread] = set()
+        self._processes = itertools.count(1)
+        self._stopping = False
+        self.accepted = 0
+        self.refused = 0
+        self._statements_before = 0
+        self._listener = socket.create_server((host, port), backlog=128)
+        self.host, self.port = self._listener.getsockname()[:2]
+        self._accepting = threading.Thread(target=self._accept, name="headrace-accept", daemon=True)
+
+    def start(self) -> None:
+        self._accepting.start()
+
+    # --- counts ------------------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> int:
+        return len(self._connections)
+
+    @property
+    def busy_sessions(self) -> int:
+        with self._lock:
+            return sum(connection.running for connection in self._connections.values())
+
+    @property
+    def statements(self) -> int:
+        with self._lock:
+            return self._statements_before + sum(each.statements for each in self._connections.values())
+
+    # --- accepting ---------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                if self._stopping:
+                    return
+                time.sleep(0.05)  # out of file descriptors: it will pass
+                continue
+            self.accepted += 1
+            channel = Channel(sock)
+            thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
+            with self._lock:
+                full = len(self._threads) >= self._limit + GREETED_AT_ONCE
+                if not full:
+                    self._threads.add(thread)
+                    self._greeting[channel] = thread
+            if full:
+                self.refused += 1
+                channel.close()  # not even a word: whoever reads none of it must not make us wait
+            else:
+                thread.start()
+
+    def _client(self, channel: Channel) -> None:
+        try:
+            self._talk(channel)
+        except Gone as error:
+            log.debug("a client went away: %s", error)
+        except HeadraceError as error:
+            self._refuse(channel, error)
+        except Exception:
+            log.exception("unexpected error in a client's thread")
+        finally:
+            channel.close()
+            with self._lock:
+                self._greeting.pop(channel, None)
+                self._threads.discard(threading.current_thread())
+
+    def _talk(self, channel: Channel) -> None:
+        greeting = greet(channel, self._access)
+        if isinstance(greeting, reader.CancelRequest):
+            self._cancel(greeting)
+            return
+        with self._lock:
+            self._greeting.pop(channel, None)
+            if self._stopping:
+                raise ShuttingDown("the database system is shutting down")
+            if len(self._connections) >= self._limit:
+                raise TooManySessions("too many sessions", hint=f"the server takes {self._limit}; see --sessions")
+            # The numbers start again after 2³¹, long after the first have gone.
+            process = next(self._processes) & 0x7FFFFFFF
+            connection = Connection(channel, self._engine, greeting, process=process, secret=secrets.randbits(32))
+            self._connections[process] = connection
+        threading.current_thread().name = f"headrace-client-{process}"
+        log.info("session %d of %s begins", process, greeting.user)
+        try:
+            connection.serve()
+        finally:
+            with self._lock:
+                self._connections.pop(process, None)
+                self._statements_before += connection.statements
+            log.info("session %d ends after %d statements", process, connection.statements)
+
+    def _refuse(self, channel: Channel, error: HeadraceError) -> None:
+        self.refused += 1
+        log.warning("a client was refused: %s", error.message)
+        with contextlib.suppress(Gone):
+            channel.send(writer.error(error, severity="FATAL"))
+            channel.flush()
+
+    def _cancel(self, request: reader.CancelRequest) -> None:
+        with self._lock:
+            connection = self._connections.get(request.process)
+        # Nobody is told whether there was such a session: it would help guessing.
+        if connection is not None and secrets.compare_digest(connection.secret.to_bytes(4), request.secret.to_bytes(4)):
+            connection.cancel()
+
+    # --- stopping ----------------------------------------------------------------------------------------------
+
+    def stop(self, patience: float = 30.0) -> None:
+        """No new clients; those there are get the answer that they wait for, and are told that the server stops."""
+        self._stopping = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            connections, greeting = list(self._connections.values()), list(self._greeting)
+        for channel in greeting:
+            channel.cut()
+        for connection in connections:
+            connection.stop()
+        deadline = time.monotonic() + patience
+        while self._threads and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with self._lock:
+            connections = list(self._connections.values())
+        for connection in connections:
+            log.warning("session %d does not end, and is cut off", connection.process)
+            connection.cut()
+        deadline = time.monotonic() + 5
+        while self._threads and time.monotonic() < deadline:
+            time.sleep(0.02)

@@ -1,0 +1,221 @@
+"""Values in PostgreSQL's binary format, out and in.
+
+>>> from headrace.types import array_of
+>>> encoder(SqlType("integer"))(7)
+b'\\x00\\x00\\x00\\x07'
+>>> decode(encoder(array_of(SqlType("integer")))([1, None]), array_of(SqlType("integer")))
+'{1,NULL}'
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from headrace.errors import DataError, Unsupported
+from headrace.serving.render import render, renderer
+from headrace.serving.wire.oids import oid_of
+from headrace.types import SqlType
+
+_WIDE = decimal.Context(prec=400)
+_EPOCH = datetime(2000, 1, 1)
+_DAY = date(2000, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def encoder(kind: SqlType) -> Callable[[Any], bytes]:
+    """The function that encodes a non-NULL value of the type."""
+    if kind.name == "array":
+        return _array_encoder(kind)
+    if kind.name == "struct":
+        return _struct_encoder(kind)
+    if kind.name == "numeric":
+        as_text = renderer(kind)  # which knows how many decimals are shown
+        return lambda value: _numeric(Decimal(as_text(value)))
+    return _ENCODERS[kind.name]
+
+
+def decode(data: bytes, kind: SqlType) -> str:
+    """A binary parameter as text: what a constant in the statement would say."""
+    try:
+        return render(_value(data, kind), kind)
+    except (struct.error, IndexError, UnicodeDecodeError, OverflowError, ValueError):
+        raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
+
+
+def _array_encoder(kind: SqlType) -> Callable[[Any], bytes]:
+    leaf = kind.element
+    while leaf.name == "array":
+        leaf = leaf.element
+    encode, oid = encoder(leaf), oid_of(leaf)
+
+    def whole(values: list) -> bytes:
+        sizes, level = [], values
+        while isinstance(level, list) and level:
+            sizes.append(len(level))
+            level = level[0]
+        flat = values
+        for _ in sizes[1:]:
+            if any(not isinstance(row, list) or len(row) != len(flat[0]) for row in flat):
+                raise Unsupported("an array of arrays of different lengths has no binary format", hint="ask for text")
+            flat = [item for row in flat for item in row]
+        items = [b"\xff\xff\xff\xff" if item is None else _sized(encode(item)) for item in flat]
+        has_null = int(any(item is None for item in flat))
+        head = struct.pack("!iiI", len(sizes), has_null, oid) + b"".join(struct.pack("!ii", n, 1) for n in sizes)
+        return head + b"".join(items)
+
+    return whole
+
+
+def _struct_encoder(kind: SqlType) -> Callable[[Any], bytes]:
+    fields = [(name, oid_of(inner), encoder(inner)) for name, inner in kind.fields]
+
+    def whole(value: Any) -> bytes:
+        values = [value.get(name) for name, _, _ in fields] if isinstance(value, Mapping) else list(value)
+        parts = [struct.pack("!i", len(fields))]
+        for item, (_, oid, encode) in zip(values, fields, strict=True):
+            parts.append(struct.pack("!I", oid))
+            parts.append(b"\xff\xff\xff\xff" if item is None else _sized(encode(item)))
+        return b"".join(parts)
+
+    return whole
+
+
+def _sized(data: bytes) -> bytes:
+    return struct.pack("!i", len(data)) + data
+
+
+def _timestamp(value: datetime) -> bytes:
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return struct.pack("!q", (value - _EPOCH) // _MICROSECOND)
+
+
+def _interval(value: timedelta) -> bytes:
+    micros = value // _MICROSECOND
+    # Of both signs the same, as the text has it: -26 hours are -1 day and -2 hours.
+    days, rest = divmod(abs(micros), 86_400_000_000)
+    sign = -1 if micros < 0 else 1
+    return struct.pack("!qii", sign * rest, sign * days, 0)
+
+
+def _numeric(value: Decimal | int) -> bytes:
+    """Digits in base 10,000, how many are before the point, the sign, and how many decimals are shown."""
+    sign, digits, exponent = Decimal(value).as_tuple()
+    scale = max(0, -exponent)
+    text = "".join(map(str, digits)) + "0" * max(0, exponent)
+    whole, fraction = (text[:-scale], text[-scale:]) if scale else (text, "")
+    fraction = fraction.rjust(scale, "0")
+    whole = whole.lstrip("0")
+    whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
+    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
+    groups = [int((whole + fraction)[at : at + 4]) for at in range(0, len(whole + fraction), 4)]
+    weight = len(whole) // 4 - 1
+    while groups and groups[0] == 0:
+        groups.pop(0)
+        weight -= 1
+    while groups and groups[-1] == 0:
+        groups.pop()
+    if not groups:
+        sign, weight = 0, 0
+    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "boolean": lambda value: b"\1" if value else b"\0",
+    "smallint": struct.Struct("!h").pack,
+    "integer": struct.Struct("!i").pack,
+    "bigint": struct.Struct("!q").pack,
+    "real": struct.Struct("!f").pack,
+    "double precision": struct.Struct("!d").pack,
+    "varchar": str.encode,
+    "bytea": bytes,
+    "date": lambda value: struct.pack("!i", (value - _DAY).days),
+    "timestamp": _timestamp,
+    "timestamptz": _timestamp,
+    "interval": _interval,
+    "jsonb": lambda value: b"\1" + render(value, SqlType("jsonb")).encode(),
+}
+
+
+def _value(data: bytes, kind: SqlType) -> Any:
+    if kind.name == "array":
+        return _array(data, kind.element)
+    if kind.name in _FIXED:
+        form = _FIXED[kind.name]
+        (value,) = struct.unpack(form, data)
+        return value
+    return _DECODERS[kind.name](data)
+
+
+def _array(data: bytes, element: SqlType) -> list:
+    dimensions, _, _ = struct.unpack_from("!iii", data)
+    if dimensions == 0:
+        return []
+    if dimensions != 1:
+        raise Unsupported("a parameter that is an array of arrays is not supported in binary", hint="send it as text")
+    (length,) = struct.unpack_from("!i", data, 12)
+    if not 0 <= length <= len(data):
+        raise ValueError(length)
+    at, values = 20, []
+    for _ in range(length):
+        (size,) = struct.unpack_from("!i", data, at)
+        at += 4
+        values.append(None if size == -1 else _value(data[at : at + size], element))
+        at += max(size, 0)
+    return values
+
+
+def _read_numeric(data: bytes) -> Decimal:
+    count, weight, sign, _ = struct.unpack_from("!hhHh", data)
+    if sign not in (0, 0x4000):
+        raise DataError("NaN and infinity are not supported in numeric", sqlstate="22003")
+    digits = struct.unpack_from(f"!{count}h", data, 8)
+    whole = sum(digit * 10_000 ** (count - 1 - at) for at, digit in enumerate(digits))
+    return Decimal(-whole if sign else whole).scaleb(4 * (weight - count + 1), _WIDE)
+
+
+def _read_jsonb(data: bytes) -> str:
+    if data[:1] == b"\1":
+        data = data[1:]  # jsonb has a version byte, json has none
+    text = data.decode()
+    json.loads(text)
+    return text
+
+
+def _read_interval(data: bytes) -> timedelta:
+    micros, days, months = struct.unpack("!qii", data)
+    if months:
+        raise Unsupported("a parameter that is an interval with months is not supported", hint="write it as a constant")
+    return timedelta(days=days, microseconds=micros)
+
+
+def _read_timestamp(data: bytes) -> datetime:
+    return _EPOCH + timedelta(microseconds=struct.unpack("!q", data)[0])
+
+
+def _read_text(data: bytes) -> str:
+    text = data.decode()
+    if "\0" in text:
+        raise ValueError("zero byte")
+    return text
+
+
+_FIXED = {
+    "boolean": "!?", "smallint": "!h", "integer": "!i", "bigint": "!q", "real": "!f", "double precision": "!d",
+}  # fmt: skip
+_DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "varchar": _read_text,
+    "bytea": bytes,
+    "date": lambda data: _DAY + timedelta(days=struct.unpack("!i", data)[0]),
+    "timestamp": _read_timestamp,
+    "timestamptz": _read_timestamp,
+    "interval": _read_interval,
+    "numeric": _read_numeric,
+    "jsonb": _read_jsonb,
+}

@@ -1,0 +1,74 @@
+"""One server for all tests of this folder: each makes tables of its own."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def database(spark, tmp_path_factory) -> Iterator:
+    import headrace
+
+    folder = tmp_path_factory.mktemp("server") / "warehouse"
+    with headrace.connect(str(folder), spark=spark, parameters={"barrier_interval": "100ms"}) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def server(database) -> Iterator:
+    from headrace.serving.server.server import Server
+
+    server = Server(database.engine, port=0)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def long_query(database) -> str:
+    """Takes long, but not forever: a task of Spark's that was cancelled ends only where it looks up from its loop."""
+    database.sql("CREATE TABLE many (id INT PRIMARY KEY)")
+    database.sql("INSERT INTO many SELECT x FROM generate_series(1, 1500) s(x)")
+    return "SELECT count(*) FROM many a, many b, many c WHERE a.id * b.id % 7 + c.id = 5"
+
+
+@pytest.fixture
+def table() -> str:
+    """A name that no other test has."""
+    return f"t{next(_numbers)}"
+
+
+@pytest.fixture
+def dsn(server) -> str:
+    return f"host=127.0.0.1 port={server.port} user=root dbname=dev"
+
+
+@pytest.fixture
+def connect(dsn) -> Iterator[Callable]:
+    import psycopg
+
+    opened = []
+
+    def connect(**more):
+        opened.append(psycopg.connect(dsn, **({"autocommit": True} | more)))
+        return opened[-1]
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def psql(dsn) -> Callable[..., subprocess.CompletedProcess]:
+    def run(*commands: str, rows_only: bool = True, **more) -> subprocess.CompletedProcess:
+        arguments = [part for command in commands for part in ("-c", command)]
+        flags = ["-X", "-A", *(["-t"] if rows_only else [])]
+        return subprocess.run(["psql", *flags, dsn, *arguments], capture_output=True, text=True, timeout=120, **more)
+
+    return run

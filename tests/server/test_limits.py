@@ -1,0 +1,135 @@
+"""Clients that misbehave get an error or are dropped, and nobody else notices."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+import psycopg
+import pytest
+
+from headrace.serving.server import startup
+from headrace.serving.server.server import Server
+
+
+def raw(server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=30)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    data = b""
+    try:
+        while part := sock.recv(65_536):
+            data += part
+    except OSError:
+        pass
+    return data
+
+
+STARTUP = struct.pack("!ii", 32, 3 << 16) + b"user\0root\0database\0dev\0\0"
+
+
+def test_garbage(server, connect):
+    for seed in range(30):
+        with raw(server) as sock:
+            sock.sendall(random.Random(seed).randbytes(100))
+            sock.shutdown(socket.SHUT_WR)
+            read_all(sock)
+    with raw(server) as sock:
+        sock.sendall(STARTUP + b"\xff\0\0\0\4")
+        answer = read_all(sock)
+        assert b"08P01" in answer and b"FATAL" in answer
+    assert connect().execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_message_that_is_too_long(server):
+    with raw(server) as sock:
+        sock.sendall(STARTUP + b"Q" + struct.pack("!i", 2**31 - 1))
+        assert b"too long" in read_all(sock)
+
+
+def test_half_a_handshake_is_not_waited_for(server, monkeypatch):
+    monkeypatch.setattr(startup, "PATIENCE", 0.5)
+    with raw(server) as sock:
+        sock.sendall(STARTUP[:10])
+        started = time.monotonic()
+        read_all(sock)
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("parameters", [b"user\0nobody\0database\0dev\0\0", b"user\0root\0database\0other\0\0", b"\0"])
+def test_who_may_not_come_in(server, parameters):
+    with raw(server) as sock:
+        sock.sendall(struct.pack("!ii", len(parameters) + 8, 3 << 16) + parameters)
+        assert b"FATAL" in read_all(sock)
+
+
+def test_sessions_are_bounded(database):
+    server = Server(database.engine, port=0, sessions=2)
+    server.start()
+    try:
+        dsn = f"host=127.0.0.1 port={server.port} user=root dbname=dev"
+        with psycopg.connect(dsn), psycopg.connect(dsn):
+            with pytest.raises(psycopg.OperationalError, match="too many sessions"):
+                psycopg.connect(dsn)
+        deadline = time.monotonic() + 10
+        while server.sessions and time.monotonic() < deadline:
+            time.sleep(0.01)
+        psycopg.connect(dsn).close()
+    finally:
+        server.stop()
+
+
+def test_a_client_that_reads_nothing_delays_no_epoch(server, connect, table):
+    writer = connect()
+    writer.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    with raw(server) as slow:
+        text = b"SELECT repeat('x', 1000) FROM generate_series(1, 40000) s(x)\0"
+        slow.sendall(STARTUP + b"Q" + struct.pack("!i", len(text) + 4) + text)
+        time.sleep(2)
+        started = time.monotonic()
+        for number in range(5):
+            writer.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
+        assert time.monotonic() - started < 20
+        assert server.busy_sessions >= 1, read_all(slow)[-300:]
+
+
+def test_tiny_queries_without_reading_the_answers(server, connect):
+    with raw(server) as sock:
+        sock.sendall(STARTUP + b"Q\0\0\0\5\0" * 20_000 + b"X\0\0\0\4")
+        assert read_all(sock).count(b"Z\0\0\0\5I") == 20_001
+    assert connect().execute("SELECT 1").fetchone() == (1,)
+
+
+def test_many_sessions_at_once(connect, table, dsn):
+    """Writers move amounts between two rows, readers see the sum unchanged."""
+    connect().execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int)")
+    connect().execute(f"INSERT INTO {table} VALUES (1, 1000), (2, 1000)")
+    deadline = time.monotonic() + float(os.environ.get("HEADRACE_SOAK_SECONDS", "12"))
+    failures, sums = [], []
+
+    def work(number: int) -> None:
+        try:
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                while time.monotonic() < deadline:
+                    if number % 5 == 0:
+                        sql = f"UPDATE {table} SET n = n + CASE id WHEN 1 THEN 1 ELSE -1 END WHERE id IN (1, 2)"
+                        connection.execute(sql)
+                    elif number % 5 == 1:
+                        connection.execute(f"INSERT INTO {table} VALUES (%s, 0)", (number + 100,))
+                    else:
+                        sums.append(connection.execute(f"SELECT sum(n) FROM {table}").fetchone()[0])
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert sums and set(sums) == {2000}

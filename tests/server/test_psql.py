@@ -1,0 +1,73 @@
+"""psql, as people use it."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+
+
+@pytest.fixture(scope="module")
+def shop(database) -> None:
+    for sql in (
+        "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR DEFAULT 'tea', price NUMERIC(10,2) NOT NULL)",
+        "CREATE INDEX orders_item ON orders (item DESC)",
+        "CREATE MATERIALIZED VIEW cheap AS SELECT id, item FROM orders WHERE price < 10",
+        "CREATE VIEW items AS SELECT DISTINCT item FROM orders",
+        "COMMENT ON TABLE orders IS 'what was sold'",
+        "INSERT INTO orders VALUES (1, 'tea', 4.5), (2, NULL, 240)",
+    ):
+        database.sql(sql)
+
+
+def test_several_statements_and_an_error_between(psql, shop):
+    done = psql("SELECT item FROM orders WHERE id = 1; SELECT nothing; SELECT 3", "SELECT 4")
+    assert done.stdout == "tea\n4\n"
+    assert 'ERROR:  column "nothing" does not exist\nLINE 1: ' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (r"\dt", ["public|orders|table|root"]),
+        (r"\dm", ["public|cheap|materialized view|root"]),
+        (r"\dv", ["public|items|view|root"]),
+        (r"\di", ["public|orders_item|index|root|orders", "public|orders_pkey|index|root|orders"]),
+        (r"\dn", ["public|root"]),
+        (r"\l", ["dev|root|UTF8"]),
+        (r"\du", ["root|Superuser"]),
+        (r"\d orders", ["item|character varying|||'tea'", "price|numeric(10,2)||not null|",
+                        '"orders_pkey" PRIMARY KEY, btree (id)', '"orders_item" btree (item DESC)']),
+        (r"\d cheap", ["id|integer||", "item|character varying||"]),
+        (r"\d+ items", ["View definition:", "SELECT DISTINCT"]),
+        (r"\dt+ orders", ["what was sold"]),
+    ],
+)  # fmt: skip
+def test_what_there_is(psql, shop, command, words):
+    done = psql(command, rows_only=False)
+    assert done.stderr == "" and done.returncode == 0
+    for word in words:
+        assert word in done.stdout
+
+
+def test_copy(psql, table, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text('id,n\n1,"a, b"\n2,\n', encoding="utf-8")
+    done = psql(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, n VARCHAR)",
+        rf"\copy {table} FROM '{rows}' WITH (FORMAT csv, HEADER)",
+        rf"\copy (SELECT * FROM {table} ORDER BY id) TO STDOUT",
+    )
+    assert done.stdout == "CREATE_TABLE\nCOPY 2\n1\ta, b\n2\t\\N\n", done.stderr
+
+
+def test_control_c(dsn, long_query):
+    running = subprocess.Popen(["psql", "-X", dsn, "-c", long_query], stderr=subprocess.PIPE, text=True)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    assert "canceling statement due to user request" in running.communicate(timeout=60)[1]

@@ -1,0 +1,173 @@
+"""psycopg 3: values both ways, cursors, pipelines, transactions, COPY, cancellation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+ROW = (
+    True, 7, 2**40, 1.5, "it's", b"\0\1", date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 700),
+    datetime(2026, 2, 3, tzinfo=UTC), timedelta(days=1, hours=2), Decimal("12.50"), {"a": [1, None]}, [1, None, 3],
+)  # fmt: skip
+TYPES = "bool, int, bigint, float8, varchar, bytea, date, timestamp, timestamptz, interval, numeric(10,2), jsonb, int[]"
+OIDS = [16, 23, 20, 701, 1043, 17, 1082, 1114, 1184, 1186, 1700, 3802, 1007]
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_values_come_back_as_they_were_sent(connect, table, binary):
+    columns = ", ".join(f"c{at} {kind}" for at, kind in enumerate(TYPES.split(", ")))
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, {columns})")
+    sent = [Jsonb(value) if isinstance(value, dict) else value for value in ROW]
+    mark = "%b" if binary else "%t"
+    connection.execute(f"INSERT INTO {table} VALUES (1, {', '.join([mark] * len(ROW))})", sent)
+    connection.execute(f"INSERT INTO {table} (id) VALUES (2)")
+    cursor = connection.cursor(binary=binary)
+    cursor.execute(f"SELECT * FROM {table} ORDER BY id")
+    assert [column.type_code for column in cursor.description][1:] == OIDS
+    assert cursor.fetchall() == [(1, *ROW), (2, *[None] * len(ROW))]
+
+
+def test_command_tags_and_counts(connect, table):
+    connection = connect()
+    assert connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)").statusmessage == "CREATE_TABLE"
+    cursor = connection.cursor()
+    cursor.executemany(f"INSERT INTO {table} VALUES (%s)", [(n,) for n in range(20)])
+    assert cursor.rowcount == 20
+    assert connection.execute(f"DELETE FROM {table} WHERE id < %s RETURNING id", (2,)).rowcount == 2
+    assert connection.execute(f"SELECT * FROM {table}").statusmessage == "SELECT 18"
+
+
+def test_a_result_is_fetched_in_parts(connect):
+    connection = connect(autocommit=False)
+    with connection.cursor("named") as cursor:
+        cursor.execute("SELECT x FROM generate_series(1, 100000) s(x)")
+        assert cursor.fetchmany(3) == [(1,), (2,), (3,)]
+        assert sum(1 for _ in cursor) == 99_997
+
+
+def test_a_large_result_is_streamed(connect, server):
+    cursor = connect().cursor()
+    total = 0
+    for (value,) in cursor.stream("SELECT x FROM generate_series(1, 300000) s(x)", size=1000):
+        total += value
+    assert total == 300_000 * 300_001 // 2
+
+
+def test_pipeline(connect):
+    connection = connect()
+    with connection.pipeline():
+        first, second = connection.execute("SELECT 1"), connection.execute("SELECT %s::int + 1", (5,))
+        assert (first.fetchone(), second.fetchone()) == ((1,), (6,))
+    with pytest.raises(psycopg.errors.UndefinedTable), connection.pipeline() as pipeline:
+        connection.execute("SELECT * FROM nowhere")
+        later = connection.execute("SELECT 1")
+        pipeline.sync()
+    assert later.pgresult is None or later.pgresult.status != psycopg.pq.ExecStatus.TUPLES_OK
+    assert connection.execute("SELECT 2").fetchone() == (2,)
+
+
+def test_prepared_statements(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar)")
+    connection.execute(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    for id, name in ((1, "a"), (2, "b"), (3, None)):
+        found = connection.execute(f"SELECT n FROM {table} WHERE id = %s", (id,), prepare=True).fetchone()
+        assert found == (None if name is None else (name,))
+
+
+def test_errors_say_where(connect):
+    with pytest.raises(psycopg.errors.SyntaxError) as caught:
+        connect().execute("SELECT * FORM t")
+    assert caught.value.diag.statement_position == "10"
+    with pytest.raises(psycopg.errors.UndefinedTable) as caught:
+        connect().execute("SELECT * FROM nowhere")
+    assert caught.value.diag.message_hint.startswith("SHOW TABLES")
+
+
+def test_transactions_are_accepted_and_nothing_is_undone(connect, table):
+    notices = []
+    connection = connect(autocommit=False)
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    connection.execute(f"INSERT INTO {table} VALUES (1)")
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    connection.rollback()
+    assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    assert [text.split(":")[0] for text in notices] == ["there are no transactions", "nothing is undone"]
+    assert connection.execute(f"SELECT * FROM {table}").fetchall() == [(1,)]
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.execute("SELECT 1 / 0")
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        connection.execute("SELECT 1")
+    connection.rollback()
+    with connection.transaction(), pytest.raises(psycopg.errors.DivisionByZero), connection.transaction():
+        connection.execute("SELECT 1 / 0")
+    connection.commit()
+
+
+def test_copy(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date)")
+    rows = [(n, None if n % 2 else f"a\tb\\{n}", date(2026, 1, n + 1)) for n in range(20)]
+    with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+    assert connection.execute(f"SELECT * FROM {table} ORDER BY id").fetchall() == rows
+    with connection.cursor().copy(
+        f"COPY (SELECT id, n FROM {table} WHERE id < 2 ORDER BY id) TO STDOUT CSV HEADER"
+    ) as copy:
+        assert b"".join(copy) == b"id,n\n0,a\tb\\0\n1,\n"
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="line 2, column id"):
+        with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+            copy.write(b"100\tx\t2026-01-01\nx\ty\t2026-01-01\n")
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (20,)
+
+
+def cancelled_after(connection, seconds: float, sql: str) -> float:
+    # Not cancel(): it holds Python's lock while it waits for the server, which is in the same process here.
+    threading.Timer(seconds, connection.cancel_safe).start()
+    started = time.monotonic()
+    with pytest.raises(psycopg.errors.QueryCanceled, match="user request|cancel"):
+        connection.execute(sql)
+    return time.monotonic() - started
+
+
+def test_a_running_query_can_be_cancelled(connect, long_query):
+    connection = connect()
+    assert cancelled_after(connection, 1, long_query) < 20
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_create_that_waits_can_be_cancelled_and_leaves_nothing(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    connection.execute(f"INSERT INTO {table} SELECT x FROM generate_series(1, 1000) s(x)")
+    connection.execute("SET backfill_rate_limit = 1")
+    notices = []
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    cancelled_after(connection, 4, f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id FROM {table}")
+    assert ["SHOW JOBS" in text for text in notices] == [True]
+    assert connection.execute(f"SHOW MATERIALIZED VIEWS LIKE '{table}%'").fetchall() == []
+    assert connection.execute("SHOW JOBS").fetchall() == []
+
+
+def test_a_statement_may_take_only_so_long(connect, long_query):
+    connection = connect()
+    connection.execute("SET statement_timeout = '500ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+        connection.execute(long_query)
+
+
+def test_sessions_have_their_own_variables(connect):
+    first, second = connect(), connect(options="-c background_ddl=true")
+    assert first.execute("SHOW background_ddl").fetchone() == ("false",)
+    assert second.execute("SHOW background_ddl").fetchone() == ("true",)
+    second.execute("SET application_name = 'second'")
+    assert second.info.parameter_status("application_name") == "second"

@@ -1,0 +1,84 @@
+"""``headrace serve`` as a process: it is ready, stops in order, and survives kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import psycopg
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+class Service:
+    def __init__(self, warehouse):
+        self.port, self.http_port = free_port(), free_port()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", "serve", "-w", str(warehouse), "--port", str(self.port),
+             "--http-port", str(self.http_port), "--driver-memory", "1g", "--log-format", "json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        line = self.process.stdout.readline()
+        assert line.startswith("headrace is ready"), self.process.stderr.read()
+
+    def connect(self) -> psycopg.Connection:
+        return psycopg.connect(f"host=127.0.0.1 port={self.port} user=root dbname=dev", autocommit=True)
+
+    def get(self, path: str) -> str:
+        return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10).read().decode()
+
+
+def test_a_life(tmp_path):
+    warehouse = tmp_path / "warehouse"
+    service = Service(warehouse)
+    with service.connect() as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+        connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
+    assert service.get("/healthz") == "ok\n"
+    assert 'headrace_relation_rows{relation="t",kind="table"} 0' in service.get("/metrics")
+
+    acknowledged: list[int] = []
+
+    def write(first: int) -> None:
+        try:
+            with service.connect() as connection:
+                for id in range(first, first + 1000):
+                    connection.execute("INSERT INTO t VALUES (%s, 1)", (id,))
+                    acknowledged.append(id)
+        except psycopg.Error:
+            pass  # the server was killed
+
+    writers = [threading.Thread(target=write, args=(number * 1000,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    deadline = time.monotonic() + 60
+    while len(acknowledged) < 20 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(service.process.pid, signal.SIGKILL)
+    for writer in writers:
+        writer.join()
+    assert len(acknowledged) >= 20
+
+    service = Service(warehouse)
+    with service.connect() as connection:
+        table = {id for (id,) in connection.execute("SELECT id FROM t")}
+        assert table.issuperset(acknowledged)
+        assert {id for (id,) in connection.execute("SELECT id FROM v")} == table
+    idle = service.connect()
+    service.process.send_signal(signal.SIGTERM)
+    assert service.process.wait(timeout=60) == 0
+    with pytest.raises(psycopg.OperationalError, match="terminating connection"):
+        idle.execute("SELECT 1")
+    assert '"message": "stopped: all that was asked for is committed"' in service.process.stderr.read()

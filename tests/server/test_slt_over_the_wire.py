@@ -1,0 +1,57 @@
+"""The project's SQL tests once more, through a server: same rows, tags, types and errors."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg.pq import DiagnosticField, ExecStatus
+
+from headrace.errors import HeadraceError
+from headrace.serving.server.server import Server
+from headrace.serving.wire.oids import type_of
+from tests.slt.runner import FOLDER, MODES, Answer, Mismatch, _letter, _shown, check, connector
+from tests.slt.script import Record, parse
+
+FILES = ("ddl", "dml", "errors", "no_pk", "show_describe", "types")
+
+
+def ask(connection: psycopg.Connection, record: Record) -> Answer:
+    result = connection.pgconn.exec_(record.sql.encode())
+    if result.status == ExecStatus.FATAL_ERROR:
+
+        def part(field: DiagnosticField) -> str | None:
+            found = result.error_field(field)
+            return None if found is None else found.decode()
+
+        error = HeadraceError(part(DiagnosticField.MESSAGE_PRIMARY), hint=part(DiagnosticField.MESSAGE_HINT))
+        error.sqlstate = part(DiagnosticField.SQLSTATE)
+        return Answer(error=error)
+    columns = range(result.nfields)
+    rows = (
+        ["\0" if (value := result.get_value(row, at)) is None else value.decode() for at in columns]
+        for row in range(result.ntuples)
+    )
+    kinds = [type_of(result.ftype(at)) for at in columns]
+    return Answer(
+        tag=result.command_status.decode(),
+        types="".join("T" if kind is None else _letter(kind.name) for kind in kinds),
+        columns=tuple(result.fname(at).decode() for at in columns),
+        rows=tuple(" ".join(map(_shown, row)) for row in rows),
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_slt(name, spark, tmp_path):
+    with connector(spark, tmp_path / "warehouse", MODES[0])() as database:
+        server = Server(database.engine, port=0)
+        server.start()
+        mismatches = []
+        with psycopg.connect(f"host=127.0.0.1 port={server.port} user=root dbname=dev", autocommit=True) as connection:
+            for record in parse(FOLDER / f"{name}.slt"):
+                if isinstance(record, Record):
+                    try:
+                        check(record, ask(connection, record))
+                    except Mismatch as mismatch:
+                        mismatches.append(str(mismatch))
+        server.stop()
+    assert not mismatches, "\n\n".join(mismatches)

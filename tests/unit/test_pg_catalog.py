@@ -1,0 +1,120 @@
+"""The system's tables and functions: what they hold, and that the queries of clients can be bound. No JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.catalog import Catalog, Column, KeyColumn, Relation
+from headrace.config import PARAMETERS
+from headrace.errors import UndefinedRelation
+from headrace.serving.pg_catalog.relations import Context, oid
+from headrace.serving.pg_catalog.rewrite import SCHEMAS, resolve
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query
+from headrace.state.manifest import Manifest
+from headrace.types import SqlType, array_of
+
+ORDERS = Relation(
+    id=1,
+    name="orders",
+    kind="table",
+    columns=(
+        Column(name="id", type=SqlType("integer"), nullable=False),
+        Column(name="price", type=SqlType("numeric", precision=10, scale=2), default="1", comment="in euros"),
+        Column(name="tags", type=array_of(SqlType("varchar"))),
+    ),
+    pk=(KeyColumn(name="id"),),
+    distribution=("id",),
+    definition="CREATE TABLE orders (…)",
+    comment="sold",
+)
+INDEX = Relation(
+    id=2,
+    name="by_price",
+    kind="index",
+    columns=ORDERS.columns,
+    definition="create index by_price on orders (price desc)",
+    depends_on=(1,),
+)
+VIEW = Relation(
+    id=3, name="Seen", kind="view", columns=ORDERS.columns[:1], query='SELECT "id" FROM "orders"', depends_on=(1,)
+)
+CATALOG = Catalog().add(ORDERS).add(INDEX).add(VIEW)
+JOB = {
+    "id": 9, "statement": "CREATE …", "fraction": 0.5, "started_at": 0, "state": "running", "error": None,
+}  # fmt: skip
+CONTEXT = Context(
+    state=Manifest(catalog=CATALOG),
+    settings={name: each.show(each.default) for name, each in PARAMETERS.items()},
+    jobs=lambda: [JOB],
+)
+
+
+NOTHING_HERE = ("rw_materialized_views", "rw_sources", "pg_matviews", "rw_relation_runs")
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"), [(schema, name) for schema, relations in SCHEMAS.items() for name in relations]
+)
+def test_rows_fit_their_columns(schema, name):
+    relation = SCHEMAS[schema][name]
+    table = relation.table(CONTEXT)
+    assert table.column_names == list(relation.columns)
+    if relation.rows is not None and name not in (
+        "rw_materialized_views",
+        "rw_sources",
+        "pg_matviews",
+        "rw_relation_runs",
+    ):
+        assert table.num_rows
+
+
+CLIENT_QUERIES = (
+    # psql: \dt, \d name
+    """SELECT n.nspname as "Schema", c.relname, CASE c.relkind WHEN 'r' THEN 'table' END as "Type",
+         pg_catalog.pg_get_userbyid(c.relowner) as "Owner" FROM pg_catalog.pg_class c
+       LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+       WHERE c.relkind IN ('r','p','') AND n.nspname !~ '^pg_toast'
+         AND pg_catalog.pg_table_is_visible(c.oid) ORDER BY 1,2""",
+    """SELECT c.oid FROM pg_catalog.pg_class c
+       WHERE c.relname OPERATOR(pg_catalog.~) '^(t)$' COLLATE pg_catalog.default""",
+    """SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+         (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true) FROM pg_catalog.pg_attrdef d
+          WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef)
+       FROM pg_catalog.pg_attribute a WHERE a.attrelid = '16385' AND a.attnum > 0 AND NOT a.attisdropped""",
+    """SELECT CASE WHEN pol.polroles = '{0}' THEN NULL ELSE pg_catalog.array_to_string(array(select rolname from
+         pg_catalog.pg_roles where oid = any (pol.polroles) order by 1),',') END FROM pg_catalog.pg_policy pol""",
+    # drivers and tools
+    "SELECT pg_catalog.version(), current_schema(), current_user, session_user, current_catalog",
+    "SELECT typname FROM pg_type t WHERE t.oid = to_regtype('hstore')",
+    "SELECT pg_catalog.pg_class.relname FROM pg_catalog.pg_class WHERE oid = 'orders'::regclass",
+    "SELECT c.oid::regclass::text FROM pg_class c",
+    "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg/_'::varchar || '%' ESCAPE '/'",
+    "SELECT col_description(c.oid, 2), obj_description(c.oid, 'pg_class') FROM pg_class c",
+    "SELECT table_name FROM information_schema.tables t JOIN rw_catalog.rw_tables r ON r.name = t.table_name",
+)
+
+
+@pytest.mark.parametrize("sql", CLIENT_QUERIES)
+def test_queries_of_clients_can_be_bound(sql):
+    system = resolve(parse_query(sql), CONTEXT)
+    bind_query(system.query, system.catalog)
+
+
+def test_other_queries_stay_what_they_are():
+    query = parse_query("SELECT id, lower('x') FROM orders")
+    assert resolve(query, CONTEXT).query is query
+
+
+def test_a_users_table_comes_before_one_of_the_system():
+    mine = ORDERS.replace(id=7, name="pg_class")
+    context = Context(state=Manifest(catalog=CATALOG.add(mine)))
+    assert not resolve(parse_query("SELECT * FROM pg_class"), context).tables
+    assert resolve(parse_query("SELECT * FROM pg_catalog.pg_class"), context).tables
+
+
+def test_names_and_numbers_of_relations():
+    (number,) = resolve(parse_query("SELECT 'public.orders'::regclass"), CONTEXT).query.expressions
+    assert number.sql() == str(oid(ORDERS))
+    with pytest.raises(UndefinedRelation):
+        resolve(parse_query("SELECT 'nowhere'::regclass"), CONTEXT)

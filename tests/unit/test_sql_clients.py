@@ -1,0 +1,73 @@
+"""Statements that drivers send on their own account."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import SqlSyntaxError, Unsupported
+from headrace.sql import statements as s
+from headrace.sql.parse import parse
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("BEGIN", s.Begin),
+        ("BEGIN ISOLATION LEVEL READ COMMITTED", s.Begin),
+        ("START TRANSACTION READ ONLY", s.Begin),
+        ("COMMIT", s.Commit),
+        ("END", s.Commit),
+        ("ROLLBACK", s.Rollback),
+        ('SAVEPOINT "_pg3_1"', s.Savepoint),
+        ('RELEASE SAVEPOINT "_pg3_1"', s.Savepoint),
+        ('ROLLBACK TO SAVEPOINT "_pg3_1"', s.RollbackTo),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", s.SetTransaction),
+        ("DISCARD ALL", s.Discard),
+        ("RESET ALL", s.ResetAll),
+        ("UNLISTEN *", s.Unlisten),
+    ],
+)
+def test_kinds(sql, kind):
+    (statement,) = parse(sql)
+    assert type(statement) is kind and statement.sql == sql
+
+
+def test_cursors():
+    declare, fetch, move, all_rows, close = parse(
+        "DECLARE c NO SCROLL CURSOR FOR SELECT 1; FETCH FORWARD 10 FROM c; MOVE 5 IN c; FETCH ALL c; CLOSE ALL"
+    )
+    assert declare.name == "c"
+    assert (fetch.name, fetch.count, fetch.move) == ("c", 10, False)
+    assert (move.count, move.move, all_rows.count, close.name) == (5, True, None, None)
+
+
+@pytest.mark.parametrize(
+    ("sql", "options"),
+    [
+        ("COPY t (a, b) FROM STDIN", {}),
+        ("COPY t FROM STDIN (FORMAT csv, DELIMITER ';')", {"format": "csv", "delimiter": ";"}),
+        ("COPY t FROM STDIN WITH CSV HEADER NULL AS '-'", {"format": "csv", "header": "true", "null": "-"}),
+        ("COPY (SELECT 1) TO STDOUT (HEADER false)", {"header": "false"}),
+    ],
+)  # fmt: skip
+def test_copy(sql, options):
+    (statement,) = parse(sql)
+    assert dict(statement.options) == options
+    assert statement.into == ("STDIN" in sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("COPY t FROM '/etc/passwd'", Unsupported),
+        ("COPY t FROM PROGRAM 'x'", Unsupported),
+        ("COPY t FROM STDIN (FORMAT binary)", Unsupported),
+        ("COPY (SELECT 1) FROM STDIN", SqlSyntaxError),
+        ("DECLARE c SCROLL CURSOR FOR SELECT 1", Unsupported),
+        ("FETCH BACKWARD 1 FROM c", Unsupported),
+        ("COMMIT PREPARED 'x'", Unsupported),
+    ],
+)
+def test_refused(sql, error):
+    with pytest.raises(error):
+        parse(sql)

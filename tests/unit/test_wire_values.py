@@ -1,0 +1,197 @@
+"""Values on the wire: binary format, parameters, COPY, and the password exchange."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.catalog import Catalog, Column, Relation
+from headrace.errors import DataError
+from headrace.serving.render import render
+from headrace.serving.server import parameters
+from headrace.serving.wire.binary import decode, encoder
+from headrace.serving.wire.copy_format import CopyOptions, read_columns, write_rows
+from headrace.serving.wire.rows import data_rows, spread
+from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
+from headrace.sql.parse import parse
+from headrace.types import SqlType, array_of
+
+INTEGER, TEXT, NUMERIC = SqlType("integer"), SqlType("varchar"), SqlType("numeric")
+VALUES = {
+    "boolean": st.booleans(),
+    "smallint": st.integers(-(2**15), 2**15 - 1),
+    "integer": st.integers(-(2**31), 2**31 - 1),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "double precision": st.floats(allow_nan=False),
+    "varchar": st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",))),
+    "bytea": st.binary(),
+    "date": st.dates(),
+    "timestamp": st.datetimes(),
+    "interval": st.timedeltas(timedelta(days=-10_000), timedelta(days=10_000)),
+    "numeric": st.decimals(allow_nan=False, allow_infinity=False, places=10, min_value=-(10**27), max_value=10**27),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_binary_and_text_say_the_same(name):
+    kind = SqlType(name)
+
+    @given(VALUES[name])
+    def check(value):
+        assert decode(encoder(kind)(value), kind) == render(value, kind)
+
+    check()
+
+
+@given(st.lists(st.none() | VALUES["varchar"], max_size=5))
+def test_arrays(values):
+    kind = array_of(TEXT)
+    assert decode(encoder(kind)(values), kind) == render(values, kind)
+
+
+@given(st.sampled_from([*VALUES, "jsonb", "array"]), st.binary(max_size=40))
+def test_binary_garbage_is_a_data_error(name, data):
+    kind = array_of(INTEGER) if name == "array" else SqlType(name)
+    try:
+        decode(data, kind)
+    except Exception as error:
+        assert type(error).__name__ in ("DataError", "Unsupported")
+
+
+def test_numeric_keeps_the_decimals_of_its_type():
+    assert encoder(SqlType("numeric", precision=10, scale=4))(Decimal("123.4500"))[6:8] == b"\0\4"
+
+
+def test_rows():
+    data = data_rows([[1, None], ["a", "é"]], [INTEGER, TEXT], [1, 0])
+    assert data == (b"D\0\0\0\x13\0\2\0\0\0\4\0\0\0\1\0\0\0\1a" + b"D\0\0\0\x10\0\2\xff\xff\xff\xff\0\0\0\2\xc3\xa9")
+    assert spread([], 2) == [0, 0] and spread([1], 3) == [1, 1, 1]
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+TABLE = Relation(
+    id=1,
+    name="t",
+    kind="table",
+    columns=(
+        Column(name="id", type=INTEGER),
+        Column(name="name", type=TEXT),
+        Column(name="price", type=SqlType("numeric", precision=10, scale=2)),
+        Column(name="day", type=SqlType("date")),
+    ),
+)
+CATALOG = Catalog().add(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("sql", "types"),
+    [
+        ("SELECT * FROM t WHERE id = $1", ["integer"]),
+        ("SELECT * FROM t WHERE $1 < day AND name LIKE $2", ["date", "varchar"]),
+        ("SELECT * FROM t WHERE id IN ($1, $2) LIMIT $3", ["integer", "integer", "bigint"]),
+        ("SELECT * FROM t x WHERE x.price BETWEEN $1 AND $2", ["numeric(10,2)", "numeric(10,2)"]),
+        ("SELECT * FROM t WHERE id = ANY($1)", ["integer[]"]),
+        ("SELECT $1::date, $2", ["date", "varchar"]),
+        ("INSERT INTO t VALUES ($1, $2, $3, $4)", ["integer", "varchar", "numeric(10,2)", "date"]),
+        ("INSERT INTO t (day, id) VALUES ($1, $2)", ["date", "integer"]),
+        ("UPDATE t SET name = $1 WHERE id = $2", ["varchar", "integer"]),
+        ("DELETE FROM t WHERE id > $1", ["integer"]),
+    ],
+)
+def test_types_of_parameters(sql, types):
+    (statement,) = parse(parameters.with_names(sql))
+    found = parameters.parameter_types(statement, len(types), (), CATALOG)
+    assert [str(kind) for kind in found] == types
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "sql"),
+    [
+        (None, INTEGER, "NULL"),
+        (b"5", INTEGER, "5"),
+        (b"-5", INTEGER, "(-5)"),
+        (b"5; DROP TABLE t", INTEGER, "CAST('5; DROP TABLE t' AS integer)"),
+        (b"it's", TEXT, "'it''s'"),
+        (b"\\' OR 1=1 --", TEXT, "'\\'' OR 1=1 --'"),
+        (b"2026-01-02", SqlType("date"), "CAST('2026-01-02' AS date)"),
+    ],
+)
+def test_values_become_constants_and_nothing_else(data, kind, sql):
+    assert parameters.constant(data, 0, kind, 0) == sql
+
+
+def test_a_zero_byte_or_bad_utf8_is_refused():
+    for data in (b"a\0b", b"\xff"):
+        with pytest.raises(DataError):
+            parameters.constant(data, 0, TEXT, 0)
+
+
+# --- COPY -------------------------------------------------------------------------------------------------------------
+
+CELL = st.none() | st.text(st.characters(blacklist_characters="\0\r", blacklist_categories=("Cs",)))
+CELLS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5)
+
+
+@given(CELLS, st.booleans())
+def test_what_copy_writes_it_reads(rows, csv):
+    options = CopyOptions.of((("format", "csv"),) if csv else ())
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    assert read_columns(write_rows(columns, options), 2, options) == columns
+
+
+def test_copy_says_which_line_is_wrong():
+    with pytest.raises(DataError, match="line 2"):
+        read_columns(b"1\t2\n3\n", 2, CopyOptions())
+
+
+# --- passwords --------------------------------------------------------------------------------------------------------
+
+
+def log_in(verifier: Verifier, password: str) -> None:
+    """A client's side, as RFC 5802 has it."""
+    exchange = Exchange(verifier)
+    challenge = exchange.first(b"n,,n=root,r=abc").decode()
+    fields = dict(part.split("=", 1) for part in challenge.split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    without_proof = f"c=biws,r={fields['r']}"
+    signed = f"n=root,r=abc,{challenge},{without_proof}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    answer = exchange.final(f"{without_proof},p={proof}".encode())
+    server_key = hmac.digest(salted, b"Server Key", "sha256")
+    assert answer == b"v=" + base64.b64encode(hmac.digest(server_key, signed, "sha256"))
+
+
+def test_the_right_password():
+    log_in(Verifier.of("secret"), "secret")
+
+
+def test_a_wrong_password():
+    with pytest.raises(AuthenticationFailed):
+        log_in(Verifier.of("secret"), "Secret")
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_garbage_instead_of_a_password(first, final):
+    exchange = Exchange(_VERIFIER)
+    with pytest.raises(AuthenticationFailed):
+        exchange.first(first)
+        exchange.final(final)
+
+
+_VERIFIER = Verifier.of("secret")
+
+
+def test_dates_before_2000():
+    assert decode(encoder(SqlType("date"))(date(1999, 12, 31)), SqlType("date")) == "1999-12-31"
+    early = datetime(1969, 7, 20, 20, 17, 40, 123456)
+    assert decode(encoder(SqlType("timestamp"))(early), SqlType("timestamp")) == "1969-07-20 20:17:40.123456"
