@@ -32,7 +32,7 @@ TABLES = 10
 VIEWS_OF_EACH = 2
 HISTORIES = int(os.environ.get("HEADRACE_HISTORIES", "200"))
 BATCHES = math.ceil(HISTORIES / (TABLES * VIEWS_OF_EACH))
-STEPS = 6
+STEPS = 4
 
 KEYS = {
     "int": ("id INT PRIMARY KEY, v INT", ["id"], lambda n: {"id": n}),
