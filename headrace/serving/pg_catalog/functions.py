@@ -284,8 +284,5 @@ FUNCTIONS: dict[str, Build] = {
     "current_setting": _setting,
     "to_regclass": _to_regclass,
     "to_regtype": _to_regtype,
-    "quote_ident": lambda arguments, context: arguments[0].copy(),
-    "array_upper": lambda arguments, context: call("array_length", *[each.copy() for each in arguments]),
-    "array_lower": constant(number(1)),
     "generate_subscripts": _subscripts,
 }
