@@ -370,6 +370,8 @@ class Backfills:
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         pace = self._pace(job)
         pace.failures += 1
+        if not isinstance(error, HeadraceError):
+            log.error('an unexpected error in the job of "%s"', job.name, exc_info=error)
         reason = error if isinstance(error, HeadraceError) else HeadraceError(f"{type(error).__name__}: {error}")
         if isinstance(error, DataError) or pace.failures >= ATTEMPTS:
             self._reasons[job.id] = reason
