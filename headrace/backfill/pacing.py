@@ -98,14 +98,18 @@ def _too_small(rows: int, budget: int) -> bool:
     return rows * 2 < budget
 
 
-class UntilBarrier:
-    """As much as the measured speed reads in one barrier interval."""
+class _Measured:
+    """What a policy that measures keeps."""
 
     def __init__(self, *, barrier_interval: float, start: int = START):
         self._interval, self._budget, self._cost = barrier_interval, start, _Cost()
 
     def budget(self) -> int:
         return self._budget
+
+
+class UntilBarrier(_Measured):
+    """As much as the measured speed reads in one barrier interval."""
 
     def landed(self, rows: int, seconds: float, epoch_seconds: float) -> None:
         self._cost.measured(rows, seconds)
@@ -114,18 +118,12 @@ class UntilBarrier:
             self._budget = min(max(1, int(self._cost.rate * (target - self._cost.overhead))), LARGEST)
 
 
-class Adaptive:
+class Adaptive(_Measured):
     """Grows, at most twofold, while epochs are shorter than the barrier interval, and halves when they are longer.
 
     Epochs do not wait for a chunk, so what it costs them is what both share: processors, disks and the landing. A chunk
     itself may take longer than an epoch, up to LONGEST seconds: that is about what a restart repeats.
     """
-
-    def __init__(self, *, barrier_interval: float, start: int = START):
-        self._interval, self._budget, self._cost = barrier_interval, start, _Cost()
-
-    def budget(self) -> int:
-        return self._budget
 
     def landed(self, rows: int, seconds: float, epoch_seconds: float) -> None:
         self._cost.measured(rows, seconds)

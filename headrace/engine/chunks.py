@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
@@ -20,7 +21,7 @@ from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
 from headrace.plan.nodes import Node
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.native import write_sorted
 from headrace.state.predicates import Bounds
@@ -28,17 +29,13 @@ from headrace.state.prepared import PreparedJobs
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.scan import key_order, scan, sorted_scan
 from headrace.state.storage import Storage
-from headrace.state.vnode import spark_expression
+from headrace.state.vnode import VNODES, spark_expression
 from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, written_files
 from headrace.types import quote_spark
 
 SMALL_CHUNK = 50_000
 SMALL_CHUNK_BYTES = 16 << 20
 """Up to so many stored rows a chunk is one Python task, which holds it and costs one prepared job."""
-
-
-CHUNK_EPOCH = 0
-"""Of a chunk's rows: older than whatever happens to them later, and the same for all chunks, see ``_read_large``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +154,7 @@ class ChunkReader:
 
     def _body(self, reading: _Reading, branches: tuple[str, ...], *, extent: bool = False) -> WriteDelta:
         output = Output(layout=reading.layout, branches=branches)
-        return WriteDelta(files=self._storage.files, epoch=CHUNK_EPOCH, outputs=(output,), sort=True, extent=extent)
+        return WriteDelta(files=self._storage.files, epoch=LEFT_OUT[EPOCH], outputs=(output,), sort=True, extent=extent)
 
     def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
         """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM
@@ -177,7 +174,10 @@ class ChunkReader:
     def _stored(self, part: DataFrame, view: Relation, layout: Layout) -> DataFrame:
         columns = [quote_spark(name) for name in layout.names]
         vnode = spark_expression(layout.distribution) if view.kind == INDEX else quote_spark(VNODE)
-        epoch = f"CAST({CHUNK_EPOCH} AS BIGINT) AS {EPOCH}"
-        rows = part.selectExpr(*columns, f"{vnode} AS {VNODE}", epoch, f"CAST(1 AS TINYINT) AS {WEIGHT}")
-        # An index has an order of its own. Its chunk is sorted as one, so that it is one file and not many.
-        return rows.repartition(1).sortWithinPartitions(*key_order(layout)) if view.kind == INDEX else rows
+        rows = part.selectExpr(*columns, f"{vnode} AS {VNODE}")
+        if view.kind != INDEX:
+            return rows
+        # An index has an order of its own. Its chunk is sorted by vnode ranges, so that no two files share a key.
+        count = min(VNODES, self._spark.sparkContext.defaultParallelism)
+        by_range = rows.repartitionById(count, F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)"))
+        return by_range.sortWithinPartitions(*key_order(layout))

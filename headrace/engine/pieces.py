@@ -70,8 +70,7 @@ class PieceRows:
         for path, groups in pieces:
             with open_parquet(self.files, path) as parquet:
                 rows = parquet.read_row_groups(list(groups), use_threads=False)
-            rows = rows.select(self.layout.stored_schema.names).cast(self.layout.stored_schema)
-            yield rows_of_chunk(self.layout, rows, chunk)
+            yield rows_of_chunk(self.layout, self.layout.stored(rows), chunk)
 
 
 @dataclass(frozen=True, kw_only=True)

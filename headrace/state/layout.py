@@ -23,6 +23,13 @@ INTERNAL = (
     (WEIGHT, pa.int8(), "TINYINT"),
 )
 
+LEFT_OUT = {EPOCH: 0, WEIGHT: 1}
+"""Columns that a file may leave out, and what they then are for all of its rows.
+
+A large chunk of a backfill puts rows that are older than whatever happens to them later. Two columns that say so in
+every row would cost a sixth of writing them.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
@@ -84,6 +91,14 @@ class Layout:
     def delta_schema(self) -> str:
         """A delta's row in Spark's DDL: it belongs to one epoch, so it names none."""
         return ", ".join([self.row_ddl, *(f"{quote_spark(name)} {ddl}" for name, _, ddl in INTERNAL if name != EPOCH)])
+
+    def stored(self, rows: pa.Table) -> pa.Table:
+        """What was read from a file, in the stored schema."""
+        for name, value in LEFT_OUT.items():
+            if name not in rows.column_names:
+                kind = self.stored_schema.field(name).type
+                rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
+        return rows.select(self.stored_schema.names).cast(self.stored_schema)
 
     def replica(self) -> Layout:
         """For copies of the relation's deltas, which lie in a folder of their own."""

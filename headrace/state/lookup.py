@@ -130,7 +130,7 @@ class ReadProbes:
                 continue
             wanted = pc.unique(keys[name])
             table = table.filter(pc.is_in(table[name], value_set=wanted.cast(table.schema.field(name).type)))
-        table = table.select(self.layout.stored_schema.names).cast(self.layout.stored_schema)
+        table = self.layout.stored(table)
         if exactly and table.num_rows:
             # Column by column is not enough for a composite key: (1,2) and (2,1) would let (1,1) through.
             exact = set(self.layout.codec.encode_table(keys, self.layout.key_names))

@@ -2,7 +2,7 @@
 
 What comes out of a sorted run through filters and projections is still sorted, so nothing needs to be sorted, shuffled
 or sent to Python: Spark reads, evaluates and writes as it does for any table, at the speed of a plain copy. Afterwards
-one small job reads back the key columns, a fifth of a copy's time, for the bounds of row groups and files that every
+one small job reads back the key columns for the bounds of row groups and files that every
 run has (see :mod:`headrace.state.runs`), and makes the files durable.
 
 A Spark task reads its splits one after the other, and a file must be sorted from end to end: the session that reads
@@ -11,9 +11,10 @@ for this module has one split per task (ONE_SPLIT_PER_TASK).
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from headrace.errors import CorruptWarehouse
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.prepared import run_tasks
-from headrace.state.runs import SIDECAR, VNODE, WEIGHT, GroupIndex, RunFile
+from headrace.state.runs import SIDECAR, VNODE, GroupIndex, RunFile
 from headrace.state.writer import GROUP_ROWS, REPORT_SCHEMA, counted_columns, report, written_files
 from headrace.types import quote_spark
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 SPLIT_BYTES = 32 << 20
 """Of stored rows that one task reads."""
 
+GROUPS_AT_ONCE = 64
+"""Row groups whose keys an indexing task holds."""
 
 ONE_SPLIT_PER_TASK = {
     "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
@@ -50,13 +53,15 @@ ONE_SPLIT_PER_TASK = {
 def write_sorted(
     frame: DataFrame, storage: Storage, layout: Layout, turn: AbstractContextManager | None = None
 ) -> list[RunFile]:
-    """Writes a frame of stored rows, each of whose partitions is sorted. Answers the files with their bounds.
+    """Writes a frame whose partitions are each sorted. Answers the files with their bounds.
+
+    It has the relation's columns and the vnode; what may be left out (:mod:`headrace.state.layout`) is.
 
     ``turn`` is held while Spark writes, so that of several writers one has the executors and the others prepare.
     """
     folder = f"{layout.folder}/{uuid.uuid4().hex}"
     writer = (
-        frame.select(*(quote_spark(name) for name in layout.stored_schema.names))
+        frame.select(*(quote_spark(name) for name in (*layout.names, VNODE)))
         .write.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         .option("parquet.enable.dictionary", "false")
@@ -65,7 +70,7 @@ def write_sorted(
         .option("parquet.size.statistics.enabled", "false")
         .option("compression", "snappy")
     )
-    for name in counted_columns(layout):
+    for name in counted_columns(layout):  # one that is not there does no harm
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "true")
     with turn or nullcontext():
         writer.parquet(storage.uri(folder))
@@ -94,23 +99,18 @@ class IndexFiles:
 
     def _indexed(self, path: str, size: int) -> RunFile | None:
         groups: list[tuple[bytes, bytes, int]] = []
-        retractions = 0
         with open_parquet(self.files, path) as parquet:
-            for number in range(parquet.metadata.num_row_groups):
-                keys = parquet.read_row_group(
-                    number, columns=[*self.layout.key_names, VNODE, WEIGHT], use_threads=False
-                )
-                if keys.num_rows == 0:
-                    continue
-                vnodes = keys[VNODE].to_numpy()
-                edges = keys.take(pa.array([0, keys.num_rows - 1]))
-                low, high = self.layout.encode(edges.cast(self._schema(edges)))
-                if np.any(np.diff(vnodes) < 0) or low > high or (groups and low < groups[-1][1]):
+            metadata = parquet.metadata
+            filled = [at for at in range(metadata.num_row_groups) if metadata.row_group(at).num_rows]
+            # Many groups at a time: what a read costs is the read, not the rows.
+            for at in range(0, len(filled), GROUPS_AT_ONCE):
+                some = filled[at : at + GROUPS_AT_ONCE]
+                keys = parquet.read_row_groups(some, columns=[*self.layout.key_names, VNODE], use_threads=False)
+                groups += self._bounds(keys, [metadata.row_group(number).num_rows for number in some])
+                if np.any(np.diff(keys[VNODE].to_numpy()) < 0) or not _in_order(groups):
                     raise CorruptWarehouse(
                         f"{path} is not sorted", hint="this is a fault of Headrace: please report it"
                     )
-                groups.append((low, high, keys.num_rows))
-                retractions += int(np.count_nonzero(keys[WEIGHT].to_numpy() < 0))
         if not groups:
             return None
         self.files.make_durable(path)
@@ -124,8 +124,16 @@ class IndexFiles:
             low=groups[0][0],
             high=groups[-1][1],
             groups=len(groups),
-            retractions=retractions,
         )
 
-    def _schema(self, keys: pa.Table) -> pa.Schema:
-        return pa.schema([self.layout.stored_schema.field(name) for name in keys.column_names])
+    def _bounds(self, keys: pa.Table, sizes: Sequence[int]) -> list[tuple[bytes, bytes, int]]:
+        stops = np.cumsum(sizes)
+        edges = keys.take(pa.array(np.column_stack([stops - sizes, stops - 1]).ravel()))
+        schema = pa.schema([self.layout.stored_schema.field(name) for name in edges.column_names])
+        encoded = self.layout.encode(edges.cast(schema))
+        return list(zip(encoded[::2], encoded[1::2], sizes, strict=True))
+
+
+def _in_order(groups: Sequence[tuple[bytes, bytes, int]]) -> bool:
+    bounds = [bound for low, high, _ in groups for bound in (low, high)]
+    return all(before <= after for before, after in itertools.pairwise(bounds))

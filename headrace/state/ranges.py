@@ -123,8 +123,7 @@ class MergeRange:
         for path, groups in run_groups:
             with open_parquet(self.files, path) as parquet:
                 table = parquet.read_row_groups(groups, use_threads=False)
-            table = within(table, first, last).select(self.layout.stored_schema.names)
-            tables.append(table.cast(self.layout.stored_schema))
+            tables.append(self.layout.stored(within(table, first, last)))
         return pa.concat_tables(tables)
 
     def _read_staged(self, first: int, last: int, paths: list[str]) -> pa.Table:

@@ -7,12 +7,14 @@ killers and pay nothing; runs that are newer than every killer are not joined at
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.predicates import Bounds, beyond_columns, range_predicate
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.types import quote_spark
@@ -189,9 +191,22 @@ class _Reader:
 
 def read_files(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:
     """Parquet files by their exact names: to Spark alone, brackets and stars in a path would be a pattern."""
-    reader = spark.read.schema(schema).option("__globPaths__", "false")
+    reader = spark.read.schema(_completed(schema)).option("__globPaths__", "false")
     # A row group is a page of each column: an index of pages says no more than the footer, and costs a read of its own.
     return reader.option("parquet.filter.columnindex.enabled", "false").parquet(*paths)
+
+
+@functools.lru_cache(maxsize=1000)
+def _completed(schema: str) -> StructType:
+    """A schema that also says what the columns are that a file may leave out."""
+    fields = []
+    for field in StructType.fromDDL(schema):
+        metadata = {}
+        if field.name in LEFT_OUT:
+            value = f"CAST({LEFT_OUT[field.name]} AS {field.dataType.simpleString()})"
+            metadata = {"EXISTS_DEFAULT": value, "CURRENT_DEFAULT": value}
+        fields.append(StructField(field.name, field.dataType, metadata=metadata))
+    return StructType(fields)
 
 
 def _empty(spark: SparkSession, layout: Layout) -> DataFrame:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace
@@ -18,6 +19,7 @@ from headrace.engine.filling import jobs_of
 from headrace.engine.pieces import rows_of_chunk
 from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
 from headrace.state.layout import Layout
+from headrace.state.runs import EPOCH, VNODE, WEIGHT
 from headrace.state.scan import scan, sorted_scan
 
 
@@ -260,6 +262,39 @@ def test_large_chunks_under_writes(db):
         stop.set()
         writer.join()
     equal(db, "m")
+
+
+def test_files_of_large_chunks_leave_out_what_is_the_same_in_all_rows(db, spark, tmp_path):
+    """And everybody who reads them knows: scans, small chunks, lookups, merges, other applications."""
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT, s VARCHAR)")
+    db.sql("INSERT INTO t SELECT g, (g % 1000)::int, 'x' || g FROM generate_series(1, 120000) AS s(g)")
+    db.sql(
+        "CREATE MATERIALIZED VIEW m AS SELECT id, v, s FROM t WHERE v > 10; CREATE INDEX i ON t (v DESC) INCLUDE (s)"
+    )
+    for name in ("m", "i"):
+        runs = db.engine.committed.runs[db.engine.committed.catalog.get(name).id]
+        for run in runs:
+            for file in run.files:
+                columns = pq.read_schema(f"{tmp_path}/warehouse/{file.path}").names
+                assert VNODE in columns and EPOCH not in columns and WEIGHT not in columns
+            # An index has an order of its own, in which each of the two chunks is cut in two.
+            assert run.depth == (1 if name == "m" else 2)
+    db.sql("UPDATE t SET v = v + 1 WHERE id <= 300; DELETE FROM t WHERE id % 1000 = 7")
+    db.sql("CREATE MATERIALIZED VIEW large AS SELECT id, v FROM m WHERE v % 2 = 0")
+    background(db, backfill_pacing=2000).sql("CREATE MATERIALIZED VIEW small AS SELECT id, s FROM m WHERE v > 990")
+    db.sql("WAIT")
+    db.sql("UPDATE t SET s = 'found by its index' WHERE v = 500")
+    expected = rows(db, "SELECT id, v, s FROM t WHERE v > 10")
+    for _ in range(2):
+        for name in ("m", "large", "small"):
+            equal(db, name)
+        (line,) = db.sql("CHECK INDEX i").rows()
+        assert line[0].startswith("equal")
+        assert rows(db, "SELECT id, v, s FROM m") == expected
+        other = headrace.read(tmp_path / "warehouse", "m", spark=spark).toArrow()
+        assert sorted(zip(*(other[name].to_pylist() for name in ("id", "v", "s")), strict=True), key=repr) == expected
+        assert rows(db, "SELECT s FROM t WHERE v = 999 AND id < 3000") == [("x1999",), ("x2999",), ("x999",)]
+        db.sql("COMPACT")
 
 
 def test_a_chunk_that_missed_too_much_is_read_again_in_smaller_pieces(db, monkeypatch):
