@@ -22,6 +22,10 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# Of every JVM that a test starts, in processes of its own, too. A test is over before the optimizing compiler has earned
+# what it costs: without it they take a quarter less time.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:-UsePerfData")
+
 HERE = Path(__file__).parent
 WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE.parent / "headrace")
 
