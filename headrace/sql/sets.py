@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.sql import datetimes, texts
+from headrace.sql import datetimes, jsonpath, texts
 from headrace.sql.casts import cast
 from headrace.sql.functions import call_function
 from headrace.sql.signatures import no_function
@@ -52,6 +52,8 @@ def set_rows(name: str, args: list[Typed]) -> Rows:
         return _range(args)
     if name == "unnest":
         return _unnest(args)
+    if name == "jsonb_path_query":
+        return Rows(sql=jsonpath.found_rows(name, args), columns=[(None, JSONB)])
     if name.startswith(("jsonb_", "json_")):
         return _jsonb(name.replace("json_", "jsonb_", 1), args)
     if name == "generate_subscripts":
@@ -162,7 +164,7 @@ _NAMES = frozenset(
     "unnest generate_series jsonb_array_elements jsonb_array_elements_text jsonb_object_keys jsonb_each "
     "jsonb_each_text regexp_split_to_table string_to_table range _rows_from "
     "regexp_matches generate_subscripts json_array_elements json_array_elements_text json_object_keys json_each "
-    "json_each_text".split()
+    "json_each_text jsonb_path_query".split()
 )
 
 
