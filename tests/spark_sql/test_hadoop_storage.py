@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,8 @@ def test_only_the_first_write_new_counts(storage):
     assert names(storage, "m") == ["1"]
 
 
-def test_a_rename_refuses_what_appeared_in_the_meantime(storage, monkeypatch):
-    """The look before the write is a courtesy; what counts is that the rename does not replace."""
+def test_what_appeared_in_the_meantime_is_not_replaced(storage, monkeypatch):
+    """The look before the write is a courtesy; what counts is that the last step does not replace."""
     storage.write("m/1", b"first")
     monkeypatch.setattr(storage, "_exists", lambda path: False)
     assert storage.write_new("m/1", b"second") is False
@@ -58,10 +59,33 @@ def test_a_rename_refuses_what_appeared_in_the_meantime(storage, monkeypatch):
 
 
 def test_rivals_one_after_the_other(storage):
-    """At the same moment would be too much to ask of Hadoop's local files, which are two: the data and its checksum."""
     for version in range(3):
         assert [storage.write_new(f"m/{version}", b"%d" % who) for who in range(2)] == [True, False]
         assert storage.read(f"m/{version}") == b"0"
+
+
+def test_of_many_rivals_one_wins(storage, monkeypatch):
+    """At the same moment, and without the look before, which would hide that a rename is not enough."""
+    monkeypatch.setattr(storage, "_exists", lambda path: False)
+
+    def attempt(number: int) -> list[bool]:
+        return [storage.write_new(f"m/{version}", b"%d" % number * 1000) for version in range(10)]
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(attempt, range(8)))
+    for version in range(10):
+        (winner,) = (number for number, won in enumerate(outcomes) if won[version])
+        assert storage.read(f"m/{version}") == b"%d" % winner * 1000
+    assert names(storage, "m") == [str(version) for version in range(10)], "a temporary file was left"
+
+
+def test_where_there_are_no_links_a_rename_refuses_as_well(storage, monkeypatch):
+    monkeypatch.setattr(storage, "_local", lambda path: None)
+    storage.write("m/1", b"first")
+    monkeypatch.setattr(storage, "_exists", lambda path: False)
+    assert storage.write_new("m/1", b"second") is False
+    assert storage.write_new("m/2", b"second") is True
+    assert [storage.read(f"m/{version}") for version in (1, 2)] == [b"first", b"second"]
 
 
 def test_listing_and_deleting(storage):
