@@ -349,7 +349,18 @@ def _moment_series(args: list[Typed]) -> Typed:
         raise Unsupported("generate_series() with a step of months and days is not supported")
     if step.months:
         sql = spans.spark_months(step.months)
-        return Typed(_sequence(start, stop, sql, f"{step.months} > 0", f"{step.months} < 0", kind), kind)
+        up, down = f"{step.months} > 0", f"{step.months} < 0"
+        # PostgreSQL goes on from the last day of a short month; Spark returns to the day that it began with.
+        longer = _sequence(
+            start, f"({stop} + CASE WHEN {up} THEN INTERVAL '3' DAY ELSE INTERVAL '0' DAY END)", sql, up, down, kind
+        )
+        earliest = "array_min(transform(slice(_s, 1, _i + 1), _d -> day(_d)))"
+        days = f"transform(_s, (_e, _i) -> _e - make_dt_interval(day(_e) - {earliest}))"
+        inside = f"filter({days}, _e -> CASE WHEN {up} THEN _e <= {stop} ELSE _e >= {stop} END)"
+        moved = f"get(transform(array({longer}), _s -> {inside}), 0)"
+        return Typed(
+            f"CASE WHEN day({start}) <= 28 THEN {_sequence(start, stop, sql, up, down, kind)} ELSE {moved} END", kind
+        )
     zero = "INTERVAL '0' DAY"
     return Typed(_sequence(start, stop, step.sql, f"{step.sql} > {zero}", f"{step.sql} < {zero}", kind), kind)
 

@@ -191,9 +191,6 @@ class Expressions(Calls):
         if symbol == "=" and not every:
             return Typed(f"array_contains({array.sql}, {value.sql})", BOOLEAN)
         function = "forall" if every else "exists"
-        if left.find(exp.Query) is not None:  # Spark runs no query inside of a lambda
-            each = f"{function}({array.sql}, _e -> _v {symbol} _e)"
-            return Typed(f"get(transform(array({value.sql}), _v -> {each}), 0)", BOOLEAN)
         return Typed(f"{function}({array.sql}, _e -> {value.sql} {symbol} _e)", BOOLEAN)
 
     def _is(self, node: exp.Is, *, negated: bool = False) -> Typed:

@@ -329,6 +329,8 @@ class _Parser:
         return Index(int(self.whole_number()))
 
     def whole_number(self) -> str:
+        if self.peek("]", ",", "to"):
+            raise self.error()
         if not self.is_kind("number") or not self.tokens[self.at][1].isdigit():
             raise _refuse("a subscript that is not a whole number")
         return self.next("number")

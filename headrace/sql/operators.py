@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.errors import TypeMismatch, Unsupported
 from headrace.sql import spans
 from headrace.sql.casts import cast
+from headrace.sql.intervals import spark_interval
 from headrace.sql.typed import (
     BOOLEAN,
     BYTEA,
@@ -152,7 +153,8 @@ def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
 
 def _scaled_months(symbol: str, left: Typed, right: Typed) -> Typed:
     if symbol == "*" and is_integer(right.type):
-        return Typed(f"({left.sql} * {right.sql})", INTERVAL, months=spans.scaled(left.months, right.sql))
+        rest = left.sql if left.sql == spark_interval(0) else f"({left.sql} * {right.sql})"
+        return Typed(rest, INTERVAL, months=spans.scaled(left.months, right.sql))
     raise Unsupported("an interval with months can only be multiplied by an integer")
 
 
