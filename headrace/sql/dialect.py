@@ -326,6 +326,7 @@ class Parser(FunctionSyntax, RisingWaveParser):
 
 class Generator(RisingWaveGenerator):
     SUPPORTS_BETWEEN_FLAGS = True
+    MULTI_ARG_DISTINCT = True
     TRANSFORMS = {
         **RisingWaveGenerator.TRANSFORMS,
         exp.Pow: lambda self, e: self.binary(e, "^"),

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from headrace.errors import DataError, SqlSyntaxError, Unsupported
 from headrace.sql import regex
 from headrace.sql.casts import cast
+from headrace.sql.jsonb_paths import jsonb_order
 from headrace.sql.literals import from_text, spark_string
 from headrace.sql.signatures import check_arity
 from headrace.sql.typed import BOOLEAN, JSONB, Typed
@@ -379,7 +380,8 @@ class _Sql:
         if isinstance(step, Elements):
             return _unwrapped(sql)
         if isinstance(step, Member) and step.name is None:
-            fields = "transform(map_values(CAST(parse_json(_x) AS MAP<STRING, VARIANT>)), _v -> to_json(_v))"
+            entries = jsonb_order("map_entries(CAST(parse_json(_x) AS MAP<STRING, VARIANT>))", ".key")
+            fields = f"transform({entries}, _v -> to_json(_v.value))"
             return f"flatten(transform({_unwrapped(sql)}, _x -> IF(startswith(_x, '{{'), {fields}, {_NONE})))"
         if isinstance(step, Member):
             field = f"to_json(variant_get(parse_json(_x), {spark_string(f'$[{_quote(step.name)}]')}))"

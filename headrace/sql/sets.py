@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headrace.sql import datetimes, jsonpath, texts
 from headrace.sql.casts import cast
 from headrace.sql.functions import call_function
+from headrace.sql.jsonb_paths import jsonb_order
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import BIGINT, BOOLEAN, INTEGER, JSONB, TEXT, Typed, is_integer
 from headrace.types import SqlType, array_of, quote_spark
@@ -142,9 +143,10 @@ def _jsonb(name: str, args: list[Typed]) -> Rows:
         elements = f"transform({_VARIANTS.format(value)}, _v -> {out('_v')})"
         return Rows(sql=elements, columns=[("value", kind)])
     if name == "jsonb_object_keys":
-        keys = f"array_sort(map_keys(CAST(parse_json({value}) AS MAP<STRING, VARIANT>)))"
+        keys = jsonb_order(f"map_keys(CAST(parse_json({value}) AS MAP<STRING, VARIANT>))")
         return Rows(sql=keys, columns=[(None, TEXT)])
-    pairs = f"transform({_ENTRIES.format(value)}, _v -> named_struct('0', _v.key, '1', {out('_v.value')}))"
+    entries = jsonb_order(_ENTRIES.format(value), ".key")
+    pairs = f"transform({entries}, _v -> named_struct('0', _v.key, '1', {out('_v.value')}))"
     return Rows(sql=pairs, columns=[("key", TEXT), ("value", kind)])
 
 
