@@ -391,7 +391,8 @@ class Translator(Subqueries):
             raise unsupported(f"{type(node).__name__} in FROM", node)
         _only(node, {"this", "db", "alias", "joins", "ordinality", "sample"})
         if isinstance(node.this, exp.Anonymous):
-            lateral = "" if first else "LATERAL "
+            # Spark does not full join what is lateral, even if it needs nothing from its left
+            lateral = "" if first or node.this.find(exp.Column) is None else "LATERAL "
             sql = lateral + self._function(node.this, ordinality=bool(node.args.get("ordinality")))
         elif node.db == SCHEMA:
             sql = quote_spark(self.table_names.get(node.name, node.name))
