@@ -19,7 +19,7 @@ from headrace.sql.bind import BoundQuery
 from headrace.sql.collations import spark_collation
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import position_of
-from headrace.sql.functions import VOLATILE
+from headrace.sql.functions import is_volatile
 from headrace.sql.names import SCHEMA, check_column_names
 from headrace.sql.oracle import found_for
 from headrace.sql.sets import is_set_returning
@@ -218,5 +218,5 @@ def _check_function(node: exp.Anonymous) -> None:
         raise refuse(f"Spark's function {node.this}()", node, hint)
     if is_set_returning(node.this):
         raise refuse(f"the set-returning function {node.this}()", node)
-    if node.this in VOLATILE:
+    if is_volatile(node):
         raise refuse(f"{node.this}(), whose result changes by itself,", node)

@@ -19,6 +19,7 @@ from headrace.sql.lambdas import takes_lambda, translate_call
 from headrace.sql.oracle import AGGREGATE, GENERATOR, found_for
 from headrace.sql.positions import name_of, position_of, unsupported
 from headrace.sql.sets import ROWS_FROM, Rows, is_set_returning, rows_from, set_rows, spark_rows
+from headrace.sql.spans import spark_months
 from headrace.sql.typed import DATE, INTEGER, TIMESTAMP, Typed
 
 
@@ -60,7 +61,8 @@ class Calls:
             raise unsupported(f"function {name}()", node)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
             return self._named_arguments(node)
-        return functions.call_function(name, [self.value(arg) for arg in node.expressions])
+        argument = self.raw if name in functions.TAKES_MONTHS else self.value
+        return functions.call_function(name, [argument(arg) for arg in node.expressions])
 
     def _named_arguments(self, node: exp.Anonymous) -> Typed:
         """f(1, c => 3): with the default, which is 0, for what is not given."""
@@ -216,6 +218,6 @@ class Calls:
 
     def _distance(self, node: exp.Expression) -> str:
         value = self.raw(node)
-        if value.months and value.sql == spark_interval(0):
-            return f"INTERVAL '{value.months}' MONTH"
+        if isinstance(value.months, int) and value.months and value.sql == spark_interval(0):
+            return spark_months(value.months)
         return self.text(node)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import TypeMismatch, Unsupported
+from headrace.sql import spans
 from headrace.sql.intervals import parse_interval, spark_interval
 from headrace.sql.literals import (
     FALSE_WORDS,
@@ -49,10 +50,7 @@ def cast(value: Typed, target: SqlType, *, months: bool = False) -> Typed:
     """An explicit cast. Only a caller that knows what to do with the months of an interval may get some."""
     result = _cast(value, target)
     if result.months and not months:
-        raise Unsupported(
-            "an interval with months can only be added to or subtracted from a date or a timestamp",
-            hint="months have no fixed length; use days",
-        )
+        raise spans.not_a_value()
     return result
 
 
@@ -232,6 +230,8 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
         return f"concat('\\\\x', lower(hex({sql})))"
     if kind.name == "jsonb":
         return sql
+    if kind == INTERVAL:
+        return spans.printed(value)
     if kind.name in ("array", "struct", "map"):
         return _nested_text(value)
     raise Unsupported(f"a cast from {kind} to text is not supported")

@@ -11,6 +11,7 @@ import zoneinfo
 from functools import cache
 
 from headrace.errors import InvalidParameterValue, TypeMismatch, Unsupported
+from headrace.sql import spans
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
@@ -29,8 +30,6 @@ from headrace.sql.typed import (
     numeric,
 )
 from headrace.types import SqlType
-
-_EPOCH = "TIMESTAMP_LTZ '1970-01-01 00:00:00+00:00'"
 
 _FIELDS = {
     "year": "extract(YEAR FROM {0})",
@@ -80,6 +79,14 @@ _DATE_FIELDS = (
     "millennium",
     "julian",
 )
+_MONTH_FIELDS = {
+    "year": "({0} DIV 12)",
+    "month": "({0} % 12)",
+    "quarter": "({0} % 12 DIV 3 + 1)",
+    "decade": "({0} DIV 120)",
+    "century": "({0} DIV 1200)",
+    "millennium": "({0} DIV 12000)",
+}
 _INTERVAL_FIELDS = ("day", "hour", "minute", "second", "milliseconds", "microseconds")
 
 
@@ -101,6 +108,8 @@ def _field(name: str, args: list[Typed]) -> Typed:
         return _epoch(value)
     if field not in _FIELDS:
         raise Unsupported(f"{name}({field}) is not supported")
+    if value.type == INTERVAL and field in _MONTH_FIELDS:
+        return Typed(f"CAST({_MONTH_FIELDS[field].format(value.months)} AS DECIMAL(10,0))", numeric(10, 0))
     if (value.type == DATE and field not in _DATE_FIELDS) or (value.type == INTERVAL and field not in _INTERVAL_FIELDS):
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
     if field.startswith("timezone") and value.type != TIMESTAMPTZ:
@@ -118,7 +127,9 @@ def _epoch(value: Typed) -> Typed:
     if value.type == DATE:
         return Typed(f"CAST(CAST(unix_date({value.sql}) AS BIGINT) * 86400 AS DECIMAL(20,0))", numeric(20, 0))
     if value.type == INTERVAL:
-        micros = f"unix_micros({_EPOCH} + {value.sql})"
+        # PostgreSQL: a year has 365.25 days, a month 30
+        months = f"{value.months} DIV 12 * 31557600000000 + {value.months} % 12 * 2592000000000"
+        micros = f"({spans.micros(value)} + {months})" if value.months else spans.micros(value)
     else:
         micros = f"unix_micros({cast(value, TIMESTAMPTZ).sql})"
     return Typed(f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))", numeric(26, 6))
@@ -151,7 +162,7 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
         value = cast(value, TIMESTAMPTZ)
     if value.type == INTERVAL and field in _INTERVAL_UNITS:
         unit = f"{_INTERVAL_UNITS[field]}"
-        rest = f"pmod(unix_micros({_EPOCH} + {value.sql}), {unit})"
+        rest = f"pmod({spans.micros(value)}, {unit})"
         return Typed(f"({value.sql} - make_dt_interval(0, 0, 0, CAST({rest} AS DECIMAL(18,0)) * 0.000001BD))", INTERVAL)
     if not is_moment(value.type):
         raise Unsupported(f"date_trunc('{field}', …) of {describe(value.type)} is not supported")
@@ -186,7 +197,7 @@ def date_bin(name: str, args: list[Typed]) -> Typed:
     if kind == DATE:
         kind = TIMESTAMP
     value, origin = cast(value, kind), cast(origin, kind)
-    width = f"unix_micros({_EPOCH} + {stride.sql})"
+    width = spans.micros(stride)
     gap = f"(unix_micros({cast(value, TIMESTAMPTZ).sql}) - unix_micros({cast(origin, TIMESTAMPTZ).sql}))"
     moved = f"({value.sql} - make_dt_interval(0, 0, 0, CAST(pmod({gap}, {width}) AS DECIMAL(18,0)) * 0.000001BD))"
     return Typed(moved, kind)
@@ -196,11 +207,11 @@ INTERVAL_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
 
 
 def make_interval(name: str, args: list[Typed]) -> Typed:
-    """make_interval(years, months, weeks, days, hours, mins, secs), all optional; years and months are constants."""
+    """make_interval(years, months, weeks, days, hours, mins, secs), all optional"""
     if len(args) > len(INTERVAL_PARTS):
         raise TypeMismatch("make_interval() takes at most seven arguments")
     parts = dict(zip(INTERVAL_PARTS, args, strict=False))
-    months = 12 * _whole(parts.pop("years", None)) + _whole(parts.pop("months", None))
+    months = _months(parts.pop("years", None), parts.pop("months", None))
     weeks, days, hours, mins = (
         cast(parts[part], INTEGER).sql if part in parts else "0" for part in ("weeks", "days", "hours", "mins")
     )
@@ -208,22 +219,69 @@ def make_interval(name: str, args: list[Typed]) -> Typed:
     return Typed(f"make_dt_interval({weeks} * 7 + {days}, {hours}, {mins}, {seconds})", INTERVAL, months=months)
 
 
-def _whole(value: Typed | None) -> int:
+def _months(years: Typed | None, months: Typed | None) -> spans.Months:
+    """A number if both are constants."""
+    counts = [_count(value) for value in (years, months)]
+    if all(isinstance(count, int) for count in counts):
+        return 12 * counts[0] + counts[1]
+    return f"({counts[0]} * 12 + {counts[1]})"
+
+
+def _count(value: Typed | None) -> spans.Months:
     if value is None:
         return 0
-    text = value.sql.removeprefix("(- ").removesuffix(")")
-    if not text.isdigit():
-        raise Unsupported(
-            "make_interval() with months or years that are not constants is not supported",
-            hint="months have no fixed length; use days",
-        )
-    return -int(text) if value.sql.startswith("(- ") else int(text)
+    sql = cast(value, INTEGER).sql
+    text = sql.removeprefix("(- ").removesuffix(")")
+    if text.isdigit():
+        return -int(text) if sql.startswith("(- ") else int(text)
+    return sql
 
 
 def age(name: str, args: list[Typed]) -> Typed:
-    raise Unsupported(
-        f"{name}() is not supported", hint="its result has months, which an interval here has not; subtract instead"
+    """Years, months, days and the time between two moments, counted as on a calendar; of one, until today."""
+    if not 1 <= len(args) <= 2:
+        raise TypeMismatch("age() takes one or two arguments")
+    if len(args) == 1:
+        args = [Typed("current_date()", DATE), *args]
+    if not all(is_moment(arg.type) or arg.type is None for arg in args):
+        raise TypeMismatch(f"function age({', '.join(describe(arg.type) for arg in args)}) does not exist")
+    left, right = (cast(arg, TIMESTAMPTZ).sql for arg in args)
+
+    def clock(moment: str) -> str:
+        return f"pmod(unix_micros({moment}), {spans.DAY})"
+
+    # From the earlier to the later one. A day that is missing is borrowed from the earlier one's month.
+    borrowed = f"IF({clock('_h')} < {clock('_l')}, 1, 0)"
+    days = f"(day(_h) - day(_l) - {borrowed})"
+    months = f"((year(_h) - year(_l)) * 12 + month(_h) - month(_l) - IF({days} < 0, 1, 0))"
+    rest = f"({days} + IF({days} < 0, day(last_day(CAST(_l AS DATE))), 0) + {borrowed})"
+    time = spans.from_micros(f"({clock('_h')} - {clock('_l')})")
+    both = f"named_struct('m', {months}, 'r', make_dt_interval({rest}) + {time})"
+    sides = f"array(least({left}, {right})), array(greatest({left}, {right}))"
+    known = f"{left} IS NOT NULL AND {right} IS NOT NULL"
+    found = f"(CASE WHEN {known} THEN get(zip_with({sides}, (_l, _h) -> {both}), 0) END)"
+    sign = f"CASE WHEN {left} < {right} THEN -1 ELSE 1 END"
+    return Typed(f"({found}.r * {sign})", INTERVAL, months=f"({found}.m * {sign})")
+
+
+def justify(name: str, args: list[Typed]) -> Typed:
+    """30 days become a month. 24 hours are a day anyway: an interval is microseconds."""
+    if len(args) != 1 or (args[0].type is not None and args[0].type != INTERVAL):
+        raise TypeMismatch(f"function {name}({', '.join(describe(arg.type) for arg in args)}) does not exist")
+    value = cast(args[0], INTERVAL, months=True)
+    if name == "justify_hours":
+        return value
+    days = spans.PARTS["day"]
+    whole = f"({days} DIV 30)"
+    months = f"(_m + {whole})"
+    left = f"({days} % 30)" if name == "justify_days" else f"(_u - {whole} * {30 * spans.DAY})"
+    # months and the rest shall have the same sign
+    borrowed = f"CASE WHEN {months} > 0 AND {left} < 0 THEN 1 WHEN {months} < 0 AND {left} > 0 THEN -1 ELSE 0 END"
+    moved = f"CAST({whole} - {borrowed} AS INT)"
+    both = spans.unfolded(
+        value, f"named_struct('m', _m + {moved}, 'r', {spans.from_micros(f'(_u - {moved} * {30 * spans.DAY})')})"
     )
+    return Typed(f"{both}.r", INTERVAL, months=f"{both}.m")
 
 
 # --- time zones -------------------------------------------------------------------------------------------------
@@ -290,8 +348,19 @@ def _moment_series(args: list[Typed]) -> Typed:
     if step.months and step.sql != "INTERVAL '0 00:00:00.000000' DAY TO SECOND":
         raise Unsupported("generate_series() with a step of months and days is not supported")
     if step.months:
-        sql, up = f"INTERVAL '{step.months}' MONTH", "true" if step.months > 0 else "false"
-        return Typed(_sequence(start, stop, sql, up, "false" if up == "true" else "true", kind), kind)
+        sql = spans.spark_months(step.months)
+        up, down = f"{step.months} > 0", f"{step.months} < 0"
+        # PostgreSQL goes on from the last day of a short month; Spark returns to the day that it began with.
+        longer = _sequence(
+            start, f"({stop} + CASE WHEN {up} THEN INTERVAL '3' DAY ELSE INTERVAL '0' DAY END)", sql, up, down, kind
+        )
+        earliest = "array_min(transform(slice(_s, 1, _i + 1), _d -> day(_d)))"
+        days = f"transform(_s, (_e, _i) -> _e - make_dt_interval(day(_e) - {earliest}))"
+        inside = f"filter({days}, _e -> CASE WHEN {up} THEN _e <= {stop} ELSE _e >= {stop} END)"
+        moved = f"get(transform(array({longer}), _s -> {inside}), 0)"
+        return Typed(
+            f"CASE WHEN day({start}) <= 28 THEN {_sequence(start, stop, sql, up, down, kind)} ELSE {moved} END", kind
+        )
     zero = "INTERVAL '0' DAY"
     return Typed(_sequence(start, stop, step.sql, f"{step.sql} > {zero}", f"{step.sql} < {zero}", kind), kind)
 

@@ -57,6 +57,7 @@ class Parser(FunctionSyntax, RisingWaveParser):
         "POSITION": lambda self: self._parse_position(),
         "SUBSTRING": lambda self: self._parse_substring(),
         "TRIM": lambda self: self._parse_trim(),
+        "TRY_CAST": lambda self: self._parse_try_cast(),
     }
     NO_PAREN_FUNCTION_PARSERS = {key: RisingWaveParser.NO_PAREN_FUNCTION_PARSERS[key] for key in ("ANY", "CASE")}
     NO_PAREN_FUNCTIONS = {
@@ -142,9 +143,6 @@ class Parser(FunctionSyntax, RisingWaveParser):
         if not items:
             self._fail_at_previous()
         return exp.Tuple(expressions=items)
-
-    def _parse_function_parameter(self) -> exp.Expression | None:
-        return self._parse_id_var(any_token=False)  # a column of an alias has a name, but no type
 
     def _expect_name_after_as(self) -> None:
         nameless = self._next.token_type in self.RESERVED_TOKENS or self._next.token_type == TokenType.NUMBER
@@ -328,6 +326,7 @@ class Parser(FunctionSyntax, RisingWaveParser):
 
 class Generator(RisingWaveGenerator):
     SUPPORTS_BETWEEN_FLAGS = True
+    MULTI_ARG_DISTINCT = True
     TRANSFORMS = {
         **RisingWaveGenerator.TRANSFORMS,
         exp.Pow: lambda self, e: self.binary(e, "^"),

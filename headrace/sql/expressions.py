@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, TypeMismatch, Unsupported
-from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, texts
+from headrace.errors import HeadraceError, TypeMismatch
+from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, spans, texts
 from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
 from headrace.sql.collations import spark_collation
@@ -25,7 +25,7 @@ from headrace.sql.lambdas import spark_variable
 from headrace.sql.literals import number_literal, spark_string
 from headrace.sql.positions import name_of, position_of, unsupported
 from headrace.sql.tree import LambdaVariable, WholeRow
-from headrace.sql.typed import BOOLEAN, INTEGER, JSONB, TEXT, Typed, common_type, describe, is_integer
+from headrace.sql.typed import BOOLEAN, INTEGER, INTERVAL, JSONB, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
 
 COLUMN_TYPE = "headrace_type"
@@ -46,11 +46,7 @@ class Expressions(Calls):
         """The translation of an expression whose value can be stored."""
         value = self.raw(node)
         if value.months:
-            raise Unsupported(
-                "an interval with months can only be added to or subtracted from a date or a timestamp",
-                hint="months have no fixed length; use days",
-                position=position_of(node),
-            )
+            raise spans.not_a_value(position_of(node))
         return value
 
     def raw(self, node: exp.Expression) -> Typed:
@@ -167,7 +163,14 @@ class Expressions(Calls):
             return self._compare_rows(symbol, left, right)
         if left is not None and isinstance(node.expression, exp.Subquery):
             return self._compare_with_query(symbol, node.this, node.expression.this)
-        return operators.compare(symbol, self.value(node.this), self.value(node.expression))
+        return operators.compare(symbol, *self._comparable(node.this, node.expression))
+
+    def _comparable(self, *nodes: exp.Expression) -> list[Typed]:
+        """Operands of a comparison: there an interval may have months, also one that is a constant without a type."""
+        values = [self.raw(each) for each in nodes]
+        if any(value.type == INTERVAL for value in values):
+            values = [cast(value, INTERVAL, months=True) if value.type is None else value for value in values]
+        return [Typed(spans.comparable(each), INTERVAL) if each.months else each for each in values]
 
     def _compare_rows(self, symbol: str, left: list[exp.Expression], right: list[exp.Expression]) -> Typed:
         return rows.compare_rows(symbol, [self.value(each) for each in left], [self.value(each) for each in right])
@@ -215,7 +218,7 @@ class Expressions(Calls):
 
     def _between(self, node: exp.Between) -> Typed:
         value, low, high = operators.same_type(
-            "BETWEEN", self.value(node.this), self.value(node.args["low"]), self.value(node.args["high"])
+            "BETWEEN", *self._comparable(node.this, node.args["low"], node.args["high"])
         )
         plain = f"({value.sql} BETWEEN {low.sql} AND {high.sql})"
         if node.args.get("symmetric"):
@@ -241,21 +244,19 @@ class Expressions(Calls):
         return self._match_like(node, None)
 
     def _escape(self, node: exp.Escape) -> Typed:
-        if not isinstance(node.this, (exp.Like, exp.ILike)) or not isinstance(node.expression, exp.Literal):
-            raise unsupported("ESCAPE", node)
-        return self._match_like(node.this, node.expression.name)
+        if not isinstance(node.this, (exp.Like, exp.ILike)) or isinstance(node.this.expression, (exp.Any, exp.All)):
+            raise unsupported(f"{name_of(node.this)} with ESCAPE", node)
+        return self._match_like(node.this, self.value(node.expression))
 
-    def _match_like(self, node: exp.Binary, escape: str | None) -> Typed:
+    def _match_like(self, node: exp.Binary, escape: Typed | None) -> Typed:
         word = "LIKE" if isinstance(node, exp.Like) else "ILIKE"
         if isinstance(node.expression, (exp.Any, exp.All)):
             return self._like_any(node, word)
         value, pattern = self._text_operand(word, node.this), self.value(node.expression)
-        if pattern.literal is not None:
-            sql = spark_string(regex.like_pattern(pattern.literal, "\\" if escape is None else escape))
-        elif escape is not None:
-            raise unsupported(f"{word} with ESCAPE and a pattern that is not a constant", node)
+        if pattern.literal is not None and (escape is None or escape.literal is not None):
+            sql = spark_string(regex.like_pattern(pattern.literal, "\\" if escape is None else escape.literal))
         else:
-            sql = _runtime_like(cast(pattern, TEXT).sql)
+            sql = regex.runtime_like(cast(pattern, TEXT).sql, None if escape is None else cast(escape, TEXT).sql)
         negation = "NOT " if node.args.get("negate") else ""
         return Typed(f"({value} {negation}{word} {sql})", BOOLEAN)
 
@@ -276,7 +277,7 @@ class Expressions(Calls):
         array = cast(array, array_of(TEXT))
         value, negation = self._text_operand(word, node.this), "NOT " if node.args.get("negate") else ""
         function = "forall" if every else "exists"
-        return Typed(f"{function}({array.sql}, _e -> ({value} {negation}{word} {_runtime_like('_e')}))", BOOLEAN)
+        return Typed(f"{function}({array.sql}, _e -> ({value} {negation}{word} {regex.runtime_like('_e')}))", BOOLEAN)
 
     def _text_operand(self, symbol: str, node: exp.Expression) -> str:
         value = self.value(node)
@@ -426,6 +427,12 @@ class Expressions(Calls):
             return dataclasses.replace(value, literal=inner.this.name)
         return value
 
+    def _json_path(self, node: exp.Expression) -> Typed:
+        """``value @? path`` and ``value @@ path``"""
+        if isinstance(node, exp.JSONBPathExists):
+            return functions.call_function("jsonb_path_exists", [self.value(node.this), self.value(node.expression)])
+        return functions.call_function("jsonb_path_match", [self.value(node.expressions[0]), self.value(node.this)])
+
     def _has_keys(self, node: exp.Binary) -> Typed:
         left, right = self.value(node.this), self.value(node.expression)
         if isinstance(node, exp.JSONBContainsTopKey):
@@ -451,11 +458,6 @@ class Expressions(Calls):
 
     def _query(self, node: exp.Expression) -> Typed:
         raise unsupported("a subquery", node)
-
-
-def _runtime_like(pattern: str) -> str:
-    """An escaped ordinary character is that character; Spark would refuse the pattern."""
-    return rf"regexp_replace({pattern}, '(\\\\[%_\\\\])|\\\\(.)', '$1$2')"
 
 
 def _parts_of(node: exp.Expression) -> list[exp.Expression] | None:
@@ -530,6 +532,8 @@ _METHODS: dict[type, Callable[[Any, Any], Typed]] = {
     exp.JSONBContainsAnyTopKeys: _E._has_keys,
     exp.JSONBContainsAllTopKeys: _E._has_keys,
     exp.JSONBDeleteAtPath: _E._remove_path,
+    exp.JSONBPathExists: _E._json_path,
+    exp.MatchAgainst: _E._json_path,
     exp.Overlaps: _E._overlaps,
     exp.StartsWith: _E._starts_with,
     exp.WithinGroup: _E._ordered_set,

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sqlglot import exp
+
 from headrace.errors import Unsupported
-from headrace.sql import arrays, datetimes, jsonb, jsonb_paths, templates, texts
+from headrace.sql import arrays, datetimes, degrees, jsonb, jsonb_paths, jsonb_texts, jsonpath, templates, texts
 from headrace.sql.casts import cast, printed
 from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
@@ -22,6 +24,7 @@ from headrace.sql.typed import (
     DOUBLE,
     INTEGER,
     JSONB,
+    MAX_DIGITS,
     NUMERIC,
     TEXT,
     Typed,
@@ -43,8 +46,16 @@ VOLATILE = {
 """Functions whose result depends on more than their arguments."""
 
 
+def is_volatile(call: exp.Anonymous) -> bool:
+    return call.this in VOLATILE or (call.this == "age" and len(call.expressions) == 1)  # until today
+
+
 PARAMETERS = {"make_interval": datetimes.INTERVAL_PARTS}
 """The functions whose arguments can be given by name, with those names."""
+
+
+TAKES_MONTHS = {"extract", "date_part", "to_char", "justify_days", "justify_hours", "justify_interval"}
+"""The functions to which an interval with months can be given."""
 
 
 def call_function(name: str, args: list[Typed]) -> Typed:
@@ -156,6 +167,23 @@ def _power(name: str, args: list[Typed]) -> Typed:
     return power(*args)
 
 
+def _scale(name: str, args: list[Typed]) -> Typed:
+    """scale: the digits behind the point that are printed; min_scale: without zeros at their end."""
+    check_arity(name, args, 1)
+    value = cast(_number(name, args[0]), NUMERIC)
+    text = cast(value, TEXT).sql
+    if name == "min_scale":
+        text = rf"regexp_replace({text}, '(\\.[0-9]*?)0+$', '$1')"
+    return Typed(rf"length(regexp_extract({text}, '\\.([0-9]*)$', 1))", INTEGER)
+
+
+def _trim_scale(name: str, args: list[Typed]) -> Typed:
+    check_arity(name, args, 1)
+    value = cast(_number(name, args[0]), NUMERIC)
+    kind = numeric(MAX_DIGITS, digits(value.type)[1])  # of which no zeros at the end are printed
+    return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+
+
 # --- any type ---------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +292,9 @@ _HANDLERS: dict[str, Handler] = {
     "trunc": _trunc,
     "mod": _mod,
     "div": _div,
+    **dict.fromkeys(("scale", "min_scale"), _scale),
+    "trim_scale": _trim_scale,
+    **degrees.HANDLERS,
     **dict.fromkeys(("power", "pow"), _power),
     **dict.fromkeys(("coalesce", "greatest", "least"), _coalesce),
     "nullif": _nullif,
@@ -281,16 +312,23 @@ _HANDLERS: dict[str, Handler] = {
         ("jsonb_extract_path", "jsonb_extract_path_text", "json_extract_path", "json_extract_path_text"), _jsonb_path
     ),
     **dict.fromkeys(("jsonb_set", "jsonb_insert"), jsonb_paths.change),
+    **dict.fromkeys(
+        ("jsonb_path_exists", "jsonb_path_match", "jsonb_path_query_array", "jsonb_path_query_first"), jsonpath.call
+    ),
+    **dict.fromkeys(("jsonb_strip_nulls", "json_strip_nulls"), jsonb_texts.strip_nulls),
+    "jsonb_pretty": jsonb_texts.pretty,
     **dict.fromkeys(("jsonb_object", "json_object"), jsonb_paths.from_pairs),
     "extract": datetimes.extract,
     "date_part": datetimes.date_part,
     "date_trunc": datetimes.date_trunc,
     "to_char": templates.to_char,
+    "to_number": templates.to_number,
     "to_date": templates.to_date,
     "date_bin": datetimes.date_bin,
     "make_interval": datetimes.make_interval,
     "to_timestamp": templates.to_timestamp,
     "age": datetimes.age,
+    **dict.fromkeys(("justify_days", "justify_hours", "justify_interval"), datetimes.justify),
     **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),
     **dict.fromkeys(("gcd", "lcm"), _divisor),
     "pg_typeof": _type_name,

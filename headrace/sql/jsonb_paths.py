@@ -37,6 +37,13 @@ def _let(value: str, name: str, body: str) -> str:
     return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
+def jsonb_order(array: str, key: str = "") -> str:
+    """Keys, or what has them, in the order that PostgreSQL keeps: shorter ones first."""
+    a, b = f"_a{key}", f"_b{key}"
+    shorter = f"octet_length({a}) < octet_length({b}) OR (octet_length({a}) = octet_length({b}) AND {a} < {b})"
+    return f"array_sort({array}, (_a, _b) -> CASE WHEN {a} = {b} THEN 0 WHEN {shorter} THEN -1 ELSE 1 END)"
+
+
 def change(name: str, args: list[Typed]) -> Typed:
     """jsonb_set(value, path, new [, create]) and jsonb_insert(value, path, new [, after])"""
     check_arity(name, args, 3, 4)

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 from headrace.errors import TypeMismatch, Unsupported
+from headrace.sql import spans
 from headrace.sql.casts import cast
+from headrace.sql.intervals import spark_interval
 from headrace.sql.typed import (
     BOOLEAN,
     BYTEA,
@@ -132,13 +134,13 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
         raise no_operator(symbol, left.type, right.type)
     if left.type == DATE:
         left = cast(left, TIMESTAMP)
-    months = f" {symbol} INTERVAL '{right.months}' MONTH" if right.months else ""
+    months = f" {symbol} {spans.spark_months(right.months)}" if right.months else ""
     return Typed(f"({left.sql}{months} {symbol} {right.sql})", left.type)
 
 
 def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
     if left.type == right.type == INTERVAL and symbol in "+-":
-        months = left.months + right.months if symbol == "+" else left.months - right.months
+        months = spans.added(left.months, symbol, right.months)
         return Typed(f"({left.sql} {symbol} {right.sql})", INTERVAL, months=months)
     if symbol == "*" and right.type == INTERVAL:
         left, right = right, left
@@ -150,9 +152,10 @@ def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
 
 
 def _scaled_months(symbol: str, left: Typed, right: Typed) -> Typed:
-    if symbol == "*" and right.sql.isdigit():
-        return Typed(f"({left.sql} * {right.sql})", INTERVAL, months=left.months * int(right.sql))
-    raise Unsupported("an interval with months can only be multiplied by an integer constant")
+    if symbol == "*" and is_integer(right.type):
+        rest = left.sql if left.sql == spark_interval(0) else f"({left.sql} * {right.sql})"
+        return Typed(rest, INTERVAL, months=spans.scaled(left.months, right.sql))
+    raise Unsupported("an interval with months can only be multiplied by an integer")
 
 
 def negate(value: Typed) -> Typed:
@@ -160,7 +163,7 @@ def negate(value: Typed) -> Typed:
         value = cast(value, DOUBLE)
     if not is_number(value.type) and value.type != INTERVAL:
         raise TypeMismatch(f"operator does not exist: - {describe(value.type)}")
-    return Typed(f"(- {value.sql})", value.type, months=-value.months)
+    return Typed(f"(- {value.sql})", value.type, months=spans.negated(value.months))
 
 
 def power(left: Typed, right: Typed) -> Typed:

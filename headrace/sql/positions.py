@@ -20,8 +20,8 @@ def position_of(node: exp.Expression | None) -> int | None:
     return min((start + 1 for start in starts if start is not None), default=None)
 
 
-def unsupported(construct: str, node: exp.Expression) -> Unsupported:
-    return Unsupported(f"{construct} is not supported", position=position_of(node))
+def unsupported(construct: str, node: exp.Expression, hint: str | None = None) -> Unsupported:
+    return Unsupported(f"{construct} is not supported", hint=hint, position=position_of(node))
 
 
 _NAMES: dict[type, str] = {

@@ -145,6 +145,26 @@ def groups(pattern: str) -> int:
     return len(re.findall(r"\((?!\?)", plain))
 
 
+def took_part(java: str, group: int) -> str:
+    """A Java pattern that is found only if the group has a part in the first match, as empty text.
+
+    Spark gives empty text for a group without a part, too. A back reference to such a group never matches. The atomic
+    group keeps Java from looking for another match in which it would."""
+    flags, body = _split_flags(java)
+    return rf"{flags}\A(?>.*?(?:{body}))\{group}"
+
+
+def takes_part_at(java: str, group: int, offset: str) -> str:
+    """Spark SQL of such a pattern for the match that starts behind so many characters."""
+    flags, body = _split_flags(java)
+    return f"concat({spark_string(flags + chr(92) + 'A.{')}, {offset}, {spark_string(f'}}(?>{body}){chr(92)}{group}')})"
+
+
+def _split_flags(java: str) -> tuple[str, str]:
+    end = java.index(")") + 1
+    return java[:end], java[end:]
+
+
 def like_pattern(pattern: str, escape: str = "\\") -> str:
     """The pattern in the only form that Spark takes: escapes by backslash, and only before %, _ and backslash."""
     if len(escape) > 1:
@@ -162,6 +182,22 @@ def like_pattern(pattern: str, escape: str = "\\") -> str:
             out.append("\\\\" if character == "\\" else character)
         position += 1
     return "".join(out)
+
+
+def runtime_like(pattern: str, escape: str | None = None) -> str:
+    """The same in Spark SQL, for a pattern or an escape character that is only known row by row."""
+    if escape is None:  # an escaped ordinary character is that character; Spark would refuse the pattern
+        return rf"regexp_replace({pattern}, '(\\\\[%_\\\\])|\\\\(.)', '$1$2')"
+    escaped = rf"CASE WHEN {escape} = '' THEN '' ELSE concat('\\Q', {escape}, '\\E.|') END"
+    tokens = f"regexp_extract_all({pattern}, concat('(?s)', {escaped}, '.'), 0)"
+    second = "substring(_t, 2)"
+    token = (
+        rf"CASE WHEN length(_t) = 2 THEN IF({second} IN ('%', '_', '\\'), concat('\\', {second}), {second}) "
+        f"WHEN _t = {escape} THEN raise_error('LIKE pattern must not end with escape character') "
+        r"WHEN _t = '\\' THEN '\\\\' ELSE _t END"
+    )
+    whole = f"array_join(transform({tokens}, _t -> {token}), '')"
+    return f"CASE WHEN length({escape}) > 1 THEN raise_error('invalid escape string') ELSE {whole} END"
 
 
 def similar_regex(pattern: str) -> str:

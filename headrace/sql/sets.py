@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.sql import datetimes, texts
+from headrace.sql import datetimes, jsonpath, texts
 from headrace.sql.casts import cast
 from headrace.sql.functions import call_function
+from headrace.sql.jsonb_paths import jsonb_order
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import BIGINT, BOOLEAN, INTEGER, JSONB, TEXT, Typed, is_integer
 from headrace.types import SqlType, array_of, quote_spark
@@ -52,6 +53,8 @@ def set_rows(name: str, args: list[Typed]) -> Rows:
         return _range(args)
     if name == "unnest":
         return _unnest(args)
+    if name == "jsonb_path_query":
+        return Rows(sql=jsonpath.found_rows(name, args), columns=[(None, JSONB)])
     if name.startswith(("jsonb_", "json_")):
         return _jsonb(name.replace("json_", "jsonb_", 1), args)
     if name == "generate_subscripts":
@@ -140,9 +143,10 @@ def _jsonb(name: str, args: list[Typed]) -> Rows:
         elements = f"transform({_VARIANTS.format(value)}, _v -> {out('_v')})"
         return Rows(sql=elements, columns=[("value", kind)])
     if name == "jsonb_object_keys":
-        keys = f"array_sort(map_keys(CAST(parse_json({value}) AS MAP<STRING, VARIANT>)))"
+        keys = jsonb_order(f"map_keys(CAST(parse_json({value}) AS MAP<STRING, VARIANT>))")
         return Rows(sql=keys, columns=[(None, TEXT)])
-    pairs = f"transform({_ENTRIES.format(value)}, _v -> named_struct('0', _v.key, '1', {out('_v.value')}))"
+    entries = jsonb_order(_ENTRIES.format(value), ".key")
+    pairs = f"transform({entries}, _v -> named_struct('0', _v.key, '1', {out('_v.value')}))"
     return Rows(sql=pairs, columns=[("key", TEXT), ("value", kind)])
 
 
@@ -162,7 +166,7 @@ _NAMES = frozenset(
     "unnest generate_series jsonb_array_elements jsonb_array_elements_text jsonb_object_keys jsonb_each "
     "jsonb_each_text regexp_split_to_table string_to_table range _rows_from "
     "regexp_matches generate_subscripts json_array_elements json_array_elements_text json_object_keys json_each "
-    "json_each_text".split()
+    "json_each_text jsonb_path_query".split()
 )
 
 

@@ -196,6 +196,10 @@ SIGNATURES: dict[str, list[Signature]] = {
         "current_timestamp": [("", "timestamptz", "current_timestamp()")],
         "statement_timestamp": [("", "timestamptz", "current_timestamp()")],
         "transaction_timestamp": [("", "timestamptz", "current_timestamp()")],
+        # Spark's own clocks stand still during a query
+        "clock_timestamp": [
+            ("", "timestamptz", "timestamp_millis(CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT))")
+        ],
         "localtimestamp": [("", "timestamp", "localtimestamp()")],
         "current_date": [("", "date", "current_date()")],
         "make_date": [("int int int", "date", "make_date({0}, {1}, {2})")],

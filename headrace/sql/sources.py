@@ -122,9 +122,13 @@ class Sources:
             if node.args.get("alias") is not None:
                 return self._aliased_join(node, scope)
             # (a JOIN b ON …): its sources are sources of this level
-            node.set("this", self._nested_joins(node.this, scope))
-            if isinstance(node.this, exp.Values):
-                raise unsupported("a join in parentheses that starts with VALUES and has no alias", node)
+            bound = self._nested_joins(node.this, scope)
+            if isinstance(bound, exp.Values):  # of which joins are not printed
+                joins, alias = bound.args["joins"], bound.args["alias"]
+                bound.set("joins", None)
+                bound.set("alias", None)
+                bound = exp.Subquery(this=bound, alias=alias, joins=joins)
+            node.set("this", bound)
             return node
         alias = require_alias(node, "subquery in FROM")
         # a subquery sees the CTEs but not the tables beside it
@@ -182,7 +186,7 @@ class Sources:
         names = [each.name for each in outputs]
         twice = next((name for name in names if names.count(name) > 1), None)
         if function.this == ROWS_FROM and twice is not None:
-            raise unsupported(f'ROWS FROM with two columns named "{twice}"', node)
+            raise unsupported(f'ROWS FROM with two columns named "{twice}"', node, hint="name them: AS t (a, b)")
         scope.add(Source(alias.name, outputs, scalar=len(rows.columns) == 1), node)
         return node
 

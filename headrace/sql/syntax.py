@@ -146,6 +146,45 @@ class FunctionSyntax:
             args.insert(0, self._operand())
         return self._close(call(side, *args))
 
+    def _parse_escape(self, this: exp.Expression | None) -> exp.Expression | None:
+        """LIKE … ESCAPE takes any expression."""
+        if not self._match(TokenType.ESCAPE):
+            return this
+        return exp.Escape(this=this, expression=self._operand())
+
+    def _parse_into(self) -> None:
+        if self._match(TokenType.INTO):
+            raise Unsupported(
+                "SELECT INTO is not supported", hint="write CREATE TABLE … AS SELECT …", position=self._prev.start + 1
+            )
+
+    def _parse_try_cast(self) -> None:
+        raise Unsupported(
+            "TRY_CAST is not supported",
+            hint="test the text first: CASE WHEN x ~ '^[0-9]+$' THEN x::INT END",
+            position=self._prev.start + 1,
+        )
+
+    def _parse_function_parameter(self) -> exp.Expression | None:
+        """A column of an alias, which has a name, but no type."""
+        name = self._parse_id_var(any_token=False)
+        more = name is not None and self._curr and self._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN)
+        if more and self._is_alias_of_call():
+            raise Unsupported(
+                "an alias whose columns have types, as that of jsonb_to_record(), is not supported",
+                hint="take the values with ->> and cast them",
+                position=self._curr.start + 1,
+            )
+        return name
+
+    def _is_alias_of_call(self) -> bool:
+        """Whether the parser is at f(…) [AS] alias (here"""
+        start = self._index - 1
+        while start >= 0 and self._tokens[start].token_type != TokenType.L_PAREN:
+            start -= 1
+        before = [token.token_type for token in self._tokens[max(start - 3, 0) : max(start - 1, 0)]]
+        return before[-1:] == [TokenType.R_PAREN] or before == [TokenType.R_PAREN, TokenType.ALIAS]
+
     def _operand(self) -> exp.Expression:
         return self._expected(self._parse_bitwise)
 

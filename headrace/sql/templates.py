@@ -1,4 +1,4 @@
-"""to_char, to_date and to_timestamp: dates, times and numbers as text by a template, and back.
+"""to_char, to_date, to_timestamp and to_number: dates, times and numbers as text by a template, and back.
 
 The template must be a constant: it is taken apart here, and each of its patterns becomes a piece of Spark SQL.
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 
 from headrace.errors import TypeMismatch, Unsupported
+from headrace.sql import spans
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
     DATE,
     DOUBLE,
+    INTERVAL,
     NUMERIC,
     TEXT,
     TIMESTAMP,
@@ -25,6 +27,7 @@ from headrace.sql.typed import (
     is_float,
     is_moment,
     is_number,
+    numeric,
 )
 
 _JAVA = {
@@ -113,6 +116,8 @@ def to_char(name: str, args: list[Typed]) -> Typed:
     value = args[0]
     if is_number(value.type):
         return Typed(_number_text(value, constant_template(name, args[1])), TEXT)
+    if value.type == INTERVAL:
+        return Typed(spans.unfolded(value, _interval_text(constant_template(name, args[1]))), TEXT)
     if not is_moment(value.type):
         raise Unsupported(f"to_char() of {describe(value.type)} is not supported")
     pieces = _pieces(cast(value, TIMESTAMP).sql, constant_template(name, args[1]))
@@ -149,6 +154,49 @@ def _pieces(moment: str, template: str) -> list[str]:
         plain = True
     # NULL stays NULL even where a template has text only
     return [*pieces, f"CASE WHEN {moment} IS NOT NULL THEN '' END"] if "date_format" not in "".join(pieces) else pieces
+
+
+_INTERVAL = {
+    "YYYY": ("year", 4), "YY": ("year", 2), "MM": ("month", 2), "DD": ("day", 2), "HH24": ("hour", 2),
+    "HH12": ("hour", 2), "HH": ("hour", 2), "MI": ("minute", 2), "SS": ("second", 2), "MS": ("fraction", 3),
+    "US": ("fraction", 6), "SSSS": ("clock", 1), "SSSSS": ("clock", 1),
+}  # fmt: skip
+_CLOCK = ("hour", "minute", "second")
+
+
+def _interval_text(template: str) -> str:
+    """Spark SQL over the parts of an interval (:func:`headrace.sql.spans.unfolded`)."""
+    pieces, plain = [], True
+    for token in _TOKEN.findall(template):
+        if token in ("FM", "TM"):
+            plain = False
+            continue
+        short = token.removeprefix("FM") if token in _JAVA else token
+        padded = plain and short == token
+        plain = True
+        if short.upper() not in _INTERVAL:
+            if token[0].isalpha():
+                raise Unsupported(
+                    f'the pattern "{token}" of to_char() of an interval is not supported',
+                    hint=f"known are {', '.join(_INTERVAL)}; text stands in double quotes",
+                )
+            pieces.append(spark_string(token.strip('"') if token.startswith('"') else token))
+            continue
+        part, width = _INTERVAL[short.upper()]
+        number = spans.PARTS[part]
+        if short.upper() in ("HH12", "HH"):
+            number = f"({number} % 12 + IF({number} % 12 = 0, 12, 0))"
+        elif short.upper() == "MS":
+            number = f"({number} DIV 1000)"
+        elif part == "clock":
+            number = f"({number} DIV 1000000)"
+        if not padded:
+            pieces.append(f"CAST({number} AS STRING)")
+            continue
+        size = f"{width} - IF({number} < 0, {0 if part in _CLOCK else 1}, 0)"  # of a clock, the sign comes on top
+        digits = f"CAST(abs({number}) AS STRING)"
+        pieces.append(f"IF({number} < 0, '-', '') || lpad({digits}, greatest({size}, length({digits})), '0')")
+    return f"CASE WHEN _u IS NOT NULL AND _m IS NOT NULL THEN {' || '.join(pieces) or chr(39) * 2} END"
 
 
 def _name(moment: str, spelling: str, *, padded: bool) -> str:
@@ -223,3 +271,37 @@ def _fraction(rounded: str, template: str, *, short: bool) -> str:
         return digits
     kept = template.rindex("0") + 1 if "0" in template else 0
     return f"concat(left({digits}, {kept}), regexp_replace(substring({digits}, {kept + 1}), '0+$', ''))"
+
+
+_NUMBER_READ = re.compile(r"(?:FM)?(S|MI)?L?([90,G]*)(?:[.D]([90]*))?(S|MI)?", re.IGNORECASE)
+
+
+def to_number(name: str, args: list[Typed]) -> Typed:
+    """A number as to_char() writes it. The text must fit the template; PostgreSQL reads on where it does not."""
+    if len(args) != 2:
+        raise TypeMismatch("to_number() takes two arguments")
+    template = constant_template(name, args[1])
+    match = _NUMBER_READ.fullmatch(template)
+    count = len(re.sub("[,G]", "", match[2], flags=re.IGNORECASE)) if match else 0
+    if match is None or (match[1] and match[4]) or not count + len(match[3] or ""):
+        raise Unsupported(
+            f"the template '{template}' of to_number() is not supported",
+            hint="it may have 9 0 . , and FM, L, S or MI",
+        )
+    places = len(match[3] or "")
+    inner = "[0-9,]" if re.search("[,G]", match[2], re.IGNORECASE) else "[0-9]"
+    pattern = spark_string(rf"^\s*([+-]?)\s*\$?(?=\.?[0-9])({inner}*)(\.[0-9]*)?\s*([+-]?)\s*$")
+
+    def group(number: int) -> str:
+        return f"regexp_extract(_v, {pattern}, {number})"
+
+    whole = f"replace({group(2)}, ',', '')"
+    sign = f"IF(contains(concat({group(1)}, {group(4)}), '-'), '-', '')"
+    text = f"concat({sign}, '0', {whole}, '.', left(substring({group(3)}, 2), {places}), '0')"
+    kind = numeric(38, places)
+    read = (
+        f"CASE WHEN NOT _v RLIKE {pattern} THEN raise_error('invalid input syntax for type numeric') "
+        f"WHEN length(ltrim('0', {whole})) > {count} THEN raise_error('numeric field overflow') "
+        f"ELSE CAST({text} AS {kind.spark}) END"
+    )
+    return Typed(f"get(transform(array({cast(args[0], TEXT).sql}), _v -> {read}), 0)", kind)

@@ -61,10 +61,45 @@ def _constant_pattern(name: str, value: Typed, *, ignore_case: bool = False) -> 
 
 
 def _regexp_substring(value: Typed, pattern: Typed) -> Typed:
-    java = spark_string(_constant_pattern("substring", pattern))
+    java = _constant_pattern("substring", pattern)
     if regex.groups(pattern.literal):
-        return Typed(f"CASE WHEN {value.sql} RLIKE {java} THEN regexp_extract({value.sql}, {java}, 1) END", TEXT)
-    return Typed(f"regexp_substr({value.sql}, {java})", TEXT)
+        return Typed(_group(value.sql, java, 1), TEXT)
+    return Typed(f"regexp_substr({value.sql}, {spark_string(java)})", TEXT)
+
+
+def _group(value: str, java: str, number: int) -> str:
+    """A group of the first match, NULL if it has no part in it."""
+    found = f"regexp_extract({value}, {spark_string(java)}, {number})"
+    if number == 0:
+        return found
+    return f"CASE WHEN {found} <> '' OR {value} RLIKE {spark_string(regex.took_part(java, number))} THEN {found} END"
+
+
+def _first_match(value: str, java: str, count: int) -> str:
+    """The groups of the first match as an array, or all of it if it has none; NULL without a match."""
+    found = [_group(value, java, number) for number in (range(1, count + 1) if count else [0])]
+    return f"CASE WHEN {value} RLIKE {spark_string(java)} THEN array({', '.join(found)}) END"
+
+
+def _all_matches(value: str, java: str, count: int) -> str:
+    """An array of the groups of each match."""
+    pattern = spark_string(java)
+    whole = f"regexp_extract_all({value}, {pattern}, 0)"
+    if not count:
+        return f"transform({whole}, _m -> array(_m))"
+    # where a match begins: behind the text between the matches before it, and those matches
+    between = f"split(regexp_replace({value}, {pattern}, '{_BETWEEN}'), '{_BETWEEN}')"
+    behind = f"length(array_join(concat(slice({between}, 1, _i + 1), slice({whole}, 1, _i)), ''))"
+    groups = []
+    for number in range(1, count + 1):
+        found = f"get(regexp_extract_all({value}, {pattern}, {number}), _i)"
+        part = f"{value} RLIKE {regex.takes_part_at(java, number, behind)}"
+        groups.append(f"CASE WHEN {found} <> '' OR {part} THEN {found} END")
+    return f"transform({whole}, (_m, _i) -> array({', '.join(groups)}))"
+
+
+_BETWEEN = "\uffff"
+"""No character, so that no text has it."""
 
 
 def _regexp_find(name: str, args: list[Typed]) -> Typed:
@@ -86,13 +121,12 @@ def regexp_matches(name: str, args: list[Typed]) -> Typed:
     """All matches, or the first: an array of the groups of each."""
     check_arity(name, args, 2, 3)
     flags = _flags(name, args[2] if len(args) > 2 else None, "gi")
-    value = cast(args[0], TEXT).sql
-    java = spark_string(_constant_pattern(name, args[1], ignore_case="i" in flags))
-    count = regex.groups(args[1].literal)
-    numbers = list(range(1, count + 1)) if count else [0]
-    found = [f"regexp_extract_all({value}, {java}, {number})" for number in numbers]
-    matches = f"transform({found[0]}, (_m, _i) -> array({', '.join(f'get({each}, _i)' for each in found)}))"
-    return Typed(matches if "g" in flags else f"slice({matches}, 1, 1)", array_of(array_of(TEXT)))
+    value, java = cast(args[0], TEXT).sql, _constant_pattern(name, args[1], ignore_case="i" in flags)
+    count, kind = regex.groups(args[1].literal), array_of(array_of(TEXT))
+    if "g" in flags:
+        return Typed(_all_matches(value, java, count), kind)
+    first = f"array({_first_match(value, java, count)})"
+    return Typed(f"filter({first}, _m -> _m IS NOT NULL)", kind)
 
 
 def _flags(name: str, value: Typed | None, known: str) -> str:
@@ -119,10 +153,8 @@ def _regexp_count(name: str, args: list[Typed]) -> Typed:
 def _regexp_match(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2, 3)
     flags = _flags(name, args[2] if len(args) > 2 else None, "i")
-    value, pattern = cast(args[0], TEXT).sql, _constant_pattern(name, args[1], ignore_case="i" in flags)
-    java, count = spark_string(pattern), regex.groups(args[1].literal)
-    found = [f"regexp_extract({value}, {java}, {group})" for group in (range(1, count + 1) if count else [0])]
-    return Typed(f"CASE WHEN {value} RLIKE {java} THEN array({', '.join(found)}) END", array_of(TEXT))
+    java = _constant_pattern(name, args[1], ignore_case="i" in flags)
+    return Typed(_first_match(cast(args[0], TEXT).sql, java, regex.groups(args[1].literal)), array_of(TEXT))
 
 
 def _regexp_replace(name: str, args: list[Typed]) -> Typed:
@@ -170,21 +202,40 @@ def _java_replacement(text: str, shift: int) -> str:
     return "".join(out)
 
 
+_BYTE = "CAST(conv(_b, 16, 10) AS INT)"
+_ESCAPED = (
+    "array_join(transform(regexp_extract_all(hex({0}), '..', 0), _b -> "
+    r"CASE WHEN _b = '5C' THEN '\\\\' "
+    rf"WHEN _b = '00' OR _b >= '80' THEN concat('\\', lpad(conv(_b, 16, 8), 3, '0')) ELSE chr({_BYTE}) END), '')"
+)
+_ESCAPE = spark_string(r"(?s)\\\\|\\[0-3][0-7][0-7]|[^\\]")
+_ESCAPES = f"regexp_extract_all({{0}}, {_ESCAPE}, 0)"
+_UNESCAPED = error_if(
+    f"array_join({_ESCAPES}, '') <> {{0}}",
+    "invalid input syntax for type bytea",
+    f"unhex(array_join(transform({_ESCAPES}, _b -> CASE WHEN length(_b) = 4 THEN "
+    r"lpad(conv(substring(_b, 2), 8, 16), 2, '0') WHEN _b = '\\\\' THEN '5C' ELSE hex(_b) END), ''))",
+)
+"""PostgreSQL's escape format: zero and what is no ASCII as three octal digits, backslashes doubled."""
+
+
 def _encode(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2)
     value, encoding = args
     known = {
         ("encode", "hex"): "lower(hex({0}))",
         ("encode", "base64"): "base64({0})",
+        ("encode", "escape"): _ESCAPED,
         # Spark's unhex gives NULL for what is no hexadecimal number
         ("decode", "hex"): error_if(
             "{0} IS NOT NULL AND (length({0}) % 2 = 1 OR unhex({0}) IS NULL)", "invalid hexadecimal data", "unhex({0})"
         ),
         ("decode", "base64"): "unbase64({0})",
+        ("decode", "escape"): _UNESCAPED,
     }
     template = known.get((name, (encoding.literal or "").lower()))
     if template is None:
-        raise Unsupported(f"{name}() is only supported with the constants 'hex' and 'base64'")
+        raise Unsupported(f"{name}() is only supported with the constants 'hex', 'base64' and 'escape'")
     if name == "encode":
         return Typed(template.format(cast(value, BYTEA).sql), TEXT)
     return Typed(template.format(cast(value, TEXT).sql), BYTEA)

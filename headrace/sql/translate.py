@@ -352,14 +352,19 @@ class Translator(Subqueries):
     def _values(self, node: exp.Values, want: Types | None) -> str:
         kinds = [kind or TEXT for kind in (want or self.types(node))]
         columns = ", ".join(quote_spark(f"column{number}") for number in range(1, len(kinds) + 1))
-        return f"SELECT * FROM VALUES {self._rows(node, kinds)} AS `values`({columns}){self._tail(node)}"
+        return f"SELECT * FROM {self._rows(node, kinds)} AS `values`({columns}){self._tail(node)}"
 
     def _rows(self, node: exp.Values, kinds: Types) -> str:
-        rows = []
-        for row in node.expressions:
-            values = [cast(self.value(each), kind).sql for each, kind in zip(row.expressions, kinds, strict=True)]
-            rows.append(f"({', '.join(values)})")
-        return ", ".join(rows)
+        """Something for FROM. Spark's own VALUES know neither columns of the query around them nor subqueries."""
+        rows = [
+            [cast(self.value(each), kind).sql for each, kind in zip(row.expressions, kinds, strict=True)]
+            for row in node.expressions
+        ]
+        if node.find(exp.Column, exp.Query) is None:
+            return f"(VALUES {', '.join('(' + ', '.join(row) + ')' for row in rows)})"
+        fields = [", ".join(f"'{number}', {each}" for number, each in enumerate(row)) for row in rows]
+        structs = [f"named_struct({each})" for each in fields]
+        return f"(SELECT inline(array({', '.join(structs)})))"
 
     # --- FROM -----------------------------------------------------------------------------------------------------
 
@@ -381,12 +386,13 @@ class Translator(Subqueries):
                 return f"({self._source(node.this, first=True)}{joins})"
             return f"({self.query(node.this, self._settled(node.this))}){_alias(node)}"
         if isinstance(node, exp.Values):
-            return f"(VALUES {self._rows(node, self._settled(node))}){_alias(node)}"
+            return f"{self._rows(node, self._settled(node))}{_alias(node)}"
         if not isinstance(node, exp.Table):
             raise unsupported(f"{type(node).__name__} in FROM", node)
         _only(node, {"this", "db", "alias", "joins", "ordinality", "sample"})
         if isinstance(node.this, exp.Anonymous):
-            lateral = "" if first else "LATERAL "
+            # Spark does not full join what is lateral, even if it needs nothing from its left
+            lateral = "" if first or node.this.find(exp.Column) is None else "LATERAL "
             sql = lateral + self._function(node.this, ordinality=bool(node.args.get("ordinality")))
         elif node.db == SCHEMA:
             sql = quote_spark(self.table_names.get(node.name, node.name))

@@ -40,8 +40,8 @@ class Typed:
     type: SqlType | None
     literal: str | None = None
     """The value of a string constant that has no type yet."""
-    months: int = 0
-    """The months of an interval constant; ``sql`` is the rest. No column holds them, but they can move a date."""
+    months: int | str = 0
+    """The months of an interval, as Spark SQL unless they are constant; ``sql`` is the rest. See headrace.sql.spans."""
 
 
 def describe(kind: SqlType | None) -> str:

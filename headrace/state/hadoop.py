@@ -4,10 +4,13 @@ Everything goes through the JVM that Spark has started (``jvm`` is py4j's view o
 configuration), with its credentials and mounts. Tasks, which cannot reach that JVM, open data files through
 :mod:`headrace.state.hadoop_files`.
 
-``write_new`` renames a complete temporary file with ``FileContext.rename``, which unlike ``FileSystem.rename`` refuses
-to replace a file. Whether of two renames only one can win is the file system's promise: HDFS gives it. An object store
-has no such rename; where it says that it can create an object only if there is none (S3A does), that is used instead.
-For local directories :class:`~headrace.state.storage.LocalStorage` is the safe choice.
+``write_new`` must let one of several rivals win. How depends on where the file lies:
+
+* An object store that says that it can create an object only if there is none (S3A does) is asked to.
+* Hadoop's local files, also those that a ``viewfs:`` mount leads to, are linked: the operating system makes one link of
+  a name. Their rename will not do. It looks whether there is such a file, and then replaces what has come since.
+* All else is renamed with ``FileContext.rename``, which unlike ``FileSystem.rename`` refuses to replace a file. Whether
+  of two renames only one can win is the file system's promise: HDFS gives it.
 """
 
 from __future__ import annotations
@@ -104,6 +107,9 @@ class HadoopStorage:
                     stream.hsync()
                 finally:
                     stream.close()
+                local = None if overwrite else self._local(temporary)
+                if local is not None:
+                    return self._link(local, path)
                 return self._rename(temporary, path, overwrite=overwrite)
             finally:
                 with contextlib.suppress(Exception):
@@ -120,6 +126,22 @@ class HadoopStorage:
             stream.close()
         except Exception:
             if not overwrite and self._exists(path):
+                return False
+            raise
+        return True
+
+    def _local(self, path: str) -> Any:
+        """Where a file lies on this machine's disk, or None if it does not, as a path of Java's."""
+        where = self._files.resolvePath(self._path(path)).toUri()  # through the mounts of viewfs
+        return self._jvm.java.io.File(where.getPath()).toPath() if where.getScheme() == "file" else None
+
+    def _link(self, temporary: Any, path: str) -> bool:
+        # In the folder of the temporary file, which is that of the path: the mounts are behind us.
+        target = temporary.resolveSibling(path.rpartition("/")[2])
+        try:
+            self._jvm.java.nio.file.Files.createLink(target, temporary)
+        except Exception as problem:
+            if "FileAlreadyExistsException" in _java_class(problem):
                 return False
             raise
         return True

@@ -133,7 +133,7 @@ RELATIONS: dict[str, Callable[[Oracle], list[tuple]]] = {
 
 ids = st.integers(0, 7)
 numbers = st.one_of(st.none(), st.integers(-3, 6))
-words = st.sampled_from([None, "a", "b", "it's"])
+words = st.sampled_from([None, "a", "b", "it's", ""])
 letters = st.sampled_from(["x", "y", ""])
 rows_s = st.lists(st.tuples(ids, numbers, words), min_size=1, max_size=5)
 rows_c = st.lists(st.tuples(st.integers(0, 4), letters, numbers), min_size=1, max_size=5)
@@ -402,6 +402,30 @@ def test_tables_and_views_are_what_the_statements_make_them(model):
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_an_empty_string_is_not_null(model, policy, bulk):
+    """Steps that random ones may miss: empty text in a key, beside NULL, and where NULL means to keep what is there."""
+    machine = model()
+    try:
+        machine.create(policy, {"all_three"})
+        machine.insert_s([(1, 1, "a"), (2, 2, None), (3, None, "")])
+        machine.insert_s([(1, None, ""), (2, None, ""), (3, 3, None)])
+        machine.insert_c([(1, "", None), (1, "x", 5), (2, "", 3), (4, "", None)])
+        machine.insert_n([(None, ""), (None, None), (1, "")])
+        machine.everything_is_as_it_should_be()
+        machine.update_n("", bulk)
+        machine.update_n(None, bulk)
+        machine.update_c(2, "", None)
+        machine.insert_select("s from c", bulk)
+        machine.insert_select("c from s", bulk)
+        machine.everything_is_as_it_should_be()
+        machine.db.sql("COMPACT")
+        machine.everything_is_as_it_should_be()
+    finally:
+        machine.teardown()
 
 
 # --- would it notice? -------------------------------------------------------------------------------------------

@@ -103,6 +103,22 @@ def test_output(catalog, text, output):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT string_agg(DISTINCT b, ',' ORDER BY b DESC) FROM t",
+        "SELECT a FROM t WHERE b LIKE 'x#%' ESCAPE '#' OR b NOT LIKE b ESCAPE chr(35)",
+        "SELECT to_jsonb(b) @? '$.a' AS p, to_jsonb(b) @@ '$.a == 1' AS q FROM t",
+        "SELECT * FROM ((VALUES (1, 'x')) AS s (n, w) JOIN t ON t.a = s.n)",
+        "SELECT t.a, s.n FROM t, LATERAL (VALUES (t.a), (2)) AS s (n)",
+        "SELECT extract(year FROM age(current_date, DATE '2020-01-31')) FROM t",
+        "SELECT DATE '2020-01-31' + a * INTERVAL '1 month' FROM t",
+    ],
+)
+def test_a_stored_query_binds_to_itself(catalog, text):
+    bind(text, catalog)
+
+
+@pytest.mark.parametrize(
     ("expression", "name"),
     [
         ("a", "a"), ("t.a", "a"), ("a + 1", "?column?"), ("1", "?column?"), ("'x'", "?column?"), ("NULL", "?column?"),
