@@ -3,7 +3,7 @@
 Each size in a process of its own, which opens a table that another one has filled: otherwise what an INSERT of 20 M
 rows leaves in Python's workers would count. The JVM's heap is what a JVM fills before it collects, so what is counted
 is the rest (Python and what lies outside the heap) and the heap in use after a collection, sampled while the view is
-filled.
+filled. Every slot has its Python worker before: how many there are depends on how much ran at once, not on the table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
 
 import headrace
 from bench.common import filled_table, report, resident_bytes
@@ -24,12 +28,14 @@ SIZES = (1_000_000, 20_000_000)
 def load(warehouse: str, rows: int) -> None:
     with headrace.connect(warehouse, driver_memory="4g") as db:
         filled_table(db, "t", rows)
+        db.sql("COMPACT")  # or it would be merged beside the fill
 
 
 def fill(warehouse: str) -> int:
     """The peak, in bytes."""
     with headrace.connect(warehouse, driver_memory="4g") as db:
         db.sql("CREATE MATERIALIZED VIEW warm AS SELECT id FROM t WHERE id < 200000")
+        db.engine.spark.range(0, 16, 1, 16).mapInArrow(slowly, "id BIGINT").collect()
         runtime = db.engine.spark._jvm.java.lang.Runtime.getRuntime()
         peak, stop = [0], threading.Event()
 
@@ -45,6 +51,11 @@ def fill(warehouse: str) -> int:
         stop.set()
         watcher.join()
         return peak[0]
+
+
+def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(0.2)  # so that no worker takes two tasks before all have one
+    yield from batches
 
 
 def in_a_process(*arguments: str) -> str:

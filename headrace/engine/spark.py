@@ -81,6 +81,9 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
         builder = builder.config("spark.default.parallelism", str(cores))
     if master is not None:
         builder = builder.master(master)
+    if master is not None and re.fullmatch(r"local(\[[^]]*\])?", master):
+        builder = builder.config("spark.python.daemon.module", "headrace.state.daemon")
+        builder = builder.config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[2]))
     if master is None or not master.startswith("local"):
         # On a cluster the driver's address is Spark's to find.
         for setting in ("spark.driver.bindAddress", "spark.driver.host"):

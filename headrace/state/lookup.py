@@ -178,7 +178,7 @@ def lookup_frame(
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     todo = probes([file for run in runs for file in run.files], [encoded[index] for index in order], indexes)
     if not todo:
-        return spark.createDataFrame([], layout.row_ddl)
+        return spark.createDataFrame(layout.row_schema.empty_table(), schema=layout.row_ddl)
     packed = [_pack(todo, keys.select(layout.key_names).take(pa.array(order, pa.int64())))]
     frame = spark.createDataFrame(pa.table({"task": pa.array(packed, pa.binary())})).coalesce(1)
     return frame.mapInArrow(LiveRows(files=files, layout=layout), layout.row_ddl)
@@ -202,7 +202,7 @@ def prefix_frame(
             rows = sum(indexes.get(file).groups[group][2] for group in groups)
             todo.append(Probe(path=file.path, groups=tuple(groups), first_key=0, last_key=keys.num_rows, rows=rows))
     if not todo:
-        return spark.createDataFrame([], layout.row_ddl)
+        return spark.createDataFrame(layout.row_schema.empty_table(), schema=layout.row_ddl)
     if _rows(todo) > PREFIX_ROWS:
         return None
     frame = spark.createDataFrame(pa.table({"task": pa.array([_pack(todo, keys.select(names))], pa.binary())}))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -93,19 +94,22 @@ def _range_as_data(spark: SparkSession, layout: Layout, bounds: Bounds) -> tuple
     roughly = _where(f"{vnode} IN ({', '.join(map(str, range(first, last + 1)))})")
     if after is None and upto is None:
         return roughly, roughly
-    fields, values, tests = [], [], []
+    fields, columns, tests = [], {}, []
     for name, edge, key in (("after", first, after), ("upto", last, upto)):
         ends = [f"_hr_{name}{index}" for index, _ in enumerate(layout.pk)]
         fields += [f"_hr_{name} SMALLINT"]
-        fields += [f"{end} {layout.types[pk.name].spark}" for end, pk in zip(ends, layout.pk, strict=True)]
-        values += [edge if key is not None else None, *(key if key is not None else [None] * len(ends))]
+        columns[f"_hr_{name}"] = pa.array([None if key is None else edge], pa.int16())
+        for end, pk, value in zip(ends, layout.pk, [None] * len(ends) if key is None else key, strict=True):
+            fields += [f"{end} {layout.types[pk.name].spark}"]
+            columns[end] = pa.array([value], layout.types[pk.name].arrow)
         beyond = beyond_columns(layout, ends)
         # The vnode of an end that is the vnode's own is not given, and compares as NULL.
         inside = beyond if name == "after" else f"NOT {beyond}"
         tests.append(f"(_hr_{name} IS NULL OR {vnode} {'>' if name == 'after' else '<'} _hr_{name} OR {inside})")
-    ends = spark.createDataFrame([tuple(values)], ", ".join(fields)).hint("broadcast")
-    columns = _columns(layout, True)
-    return lambda frame: roughly(frame).join(ends, F.expr(" AND ".join(tests))).selectExpr(*columns), roughly
+    # As Arrow: from a list of Python's values, Spark would make the row in Python workers.
+    ends = spark.createDataFrame(pa.table(columns), schema=", ".join(fields)).hint("broadcast")
+    stored = _columns(layout, True)
+    return lambda frame: roughly(frame).join(ends, F.expr(" AND ".join(tests))).selectExpr(*stored), roughly
 
 
 def key_order(layout: Layout, within: str = "") -> list[Column]:
@@ -210,4 +214,4 @@ def _completed(schema: str) -> StructType:
 
 
 def _empty(spark: SparkSession, layout: Layout) -> DataFrame:
-    return spark.createDataFrame([], layout.spark_schema)
+    return spark.createDataFrame(layout.stored_schema.empty_table(), schema=layout.spark_schema)
