@@ -489,3 +489,34 @@ def test_a_session_that_was_brought_stays_as_it_is(spark, warehouse):
     assert mine.range(5).count() == 5
     assert [table.name for table in mine.catalog.listTables()] == ["t"]
     assert headrace.read(warehouse, "t", spark=mine).count() == 1
+
+
+WORKER = """
+import sys
+import headrace
+
+def imported(batches):
+    found = {"headrace.state.ranges", "pyarrow.parquet"} <= sys.modules.keys()
+    for batch in batches:
+        yield batch
+    assert found
+
+with headrace.connect(sys.argv[1]) as db:
+    rows = db.engine.spark.range(8).mapInArrow(imported, "id BIGINT").count()
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    print(rows, db.sql("SELECT id FROM t").rows())
+"""
+
+
+def test_workers_have_imported_what_tasks_need(tmp_path):
+    """Also where Headrace is not installed but on the path of the one process that the user starts."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{WORKER}", str(tmp_path / "w")],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.stdout == "8 [(1,)]\n", done.stderr[-3000:]
