@@ -93,6 +93,37 @@ def _name_or_all(p: Parser) -> str | None:
     return None if p._match_text_seq("ALL") else clauses.identifier(p)
 
 
+def _prepare(p: Parser) -> Unfinished:
+    if p._match_text_seq("TRANSACTION"):
+        raise Unsupported(
+            "PREPARE TRANSACTION is not supported: there are no transactions", position=p._tokens[0].start + 1
+        )
+    name, types = clauses.identifier(p), ()
+    if p._match(TokenType.L_PAREN):
+        types = tuple(p._parse_csv(lambda: clauses.data_type(p)))
+        p._match_r_paren()
+    clauses.expect(p, "AS")
+    if not p._curr:
+        p.raise_error("expected a statement")
+    start = p._curr.start
+    _skip(p)  # it is read when its parameters are known
+    return partial(s.Prepare, name=name, types=types, text=p.sql[start : p._tokens[-1].end + 1], start=start)
+
+
+def _execute(p: Parser) -> Unfinished:
+    name, values = clauses.identifier(p), []
+    if p._match(TokenType.L_PAREN):
+        while True:
+            start = p._curr.start if p._curr else 0
+            tree = clauses.expression(p)
+            values.append((tree, p.sql[start : p._prev.end + 1]))
+            if not p._match(TokenType.COMMA):
+                break
+        p._match_r_paren()
+    trees, texts = zip(*values, strict=True) if values else ((), ())
+    return partial(s.Execute, name=name, values=trees, texts=texts)
+
+
 def _deallocate(p: Parser) -> Unfinished:
     p._match_text_seq("PREPARE")
     return partial(s.Deallocate, name=_name_or_all(p))
@@ -182,6 +213,8 @@ STATEMENTS = {
     "FETCH": _fetch,
     "MOVE": partial(_fetch, move=True),
     "CLOSE": lambda p: partial(s.CloseCursor, name=_name_or_all(p)),
+    "PREPARE": _prepare,
+    "EXECUTE": _execute,
     "DEALLOCATE": _deallocate,
     "DISCARD": _discard,
     "UNLISTEN": _unlisten,

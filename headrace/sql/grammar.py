@@ -406,8 +406,6 @@ _REFUSED: dict[str, str | None] = {
     "REFRESH": "a materialized view is always up to date",
     "REINDEX": None,
     "LOCK": None,
-    "PREPARE": "a driver prepares statements by the protocol",
-    "EXECUTE": None,
     "CALL": None,
     "DO": None,
     "USE": None,

@@ -349,6 +349,28 @@ class CloseCursor(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepare(Statement):
+    """PREPARE name (types) AS statement"""
+
+    name: str
+    types: tuple[SqlType, ...]
+    text: str
+    """The statement, with $1 and so on"""
+    start: int
+    """Where it begins in the text that was sent"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execute(Statement):
+    """EXECUTE name (values)"""
+
+    name: str
+    values: tuple[exp.Expression, ...]
+    texts: tuple[str, ...]
+    """The values as they were written"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deallocate(Statement):
     name: str | None
     """A prepared statement; None: ALL"""

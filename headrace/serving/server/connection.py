@@ -18,6 +18,7 @@ from headrace.errors import HeadraceError, QueryCancelled
 from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
+from headrace.serving.server.parameters import without_positions
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.prepared import PreparedStatements
 from headrace.serving.server.startup import Greeting
@@ -214,6 +215,10 @@ class Connection:
             self._answer(statement)
 
     def _answer(self, statement: ast.Statement) -> None:
+        if isinstance(statement, ast.Execute):
+            with without_positions():
+                self._answer(self._prepared.executed(statement))
+            return
         if self._for_the_connection(statement):
             return
         result = self._session.perform(statement)
@@ -265,7 +270,8 @@ class Connection:
             self.statements += 1
             if self._for_the_connection(bound.statement, formats=bound.formats):
                 return
-            result = self._session.perform(bound.statement)
+            with bound.positions():
+                result = self._session.perform(bound.statement)
             self._notice(result)
             portal = self._prepared.open(bound, result)
         bound.rows += self._send_rows(portal, message.limit or None)
@@ -289,6 +295,9 @@ class Connection:
         elif isinstance(statement, ast.CloseCursor):
             self._close_cursors(statement.name)
             tag = "CLOSE_CURSOR"
+        elif isinstance(statement, ast.Prepare):
+            self._prepared.prepare(statement, self._engine.committed.catalog)
+            tag = "PREPARE"
         elif isinstance(statement, ast.Deallocate):
             self._prepared.deallocate(statement.name)
             tag = "DEALLOCATE"
