@@ -19,9 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.engine.spark import spark_errors
+from headrace.errors import StorageError
 from headrace.state.cuts import CUT_BYTES, RESULTS, CutPartition, parts_of, stream_of
 from headrace.state.storage import Storage
 
+KILLED_AFTER = 5.0
+"""Seconds after which a task that was cancelled writes nothing more: Spark lets its worker go on for two."""
 _LOCAL = "org.apache.spark.sql.execution.LocalTableScanExec"
 
 
@@ -74,11 +77,18 @@ class Streams:
             with self._lock:
                 self._open.discard(stream)
             if not finished:
-                # Whoever asked has gone. What a task writes in this moment is left to VACUUM.
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(Exception):  # the engine may be gone as well
                     cancel_tagged(frame.sparkSession, tag)
-                    left = (f"{RESULTS}/{entry.name}" for entry in self._storage.list(RESULTS))
-                    self._storage.delete([path for path in left if stream_of(path) == stream])
+                self._forget(stream)
+                again = threading.Timer(KILLED_AFTER, self._forget, [stream])
+                again.daemon = True
+                again.start()
+
+    def _forget(self, stream: str) -> None:
+        """Deletes what is left of a stream that nobody reads; what this misses, VACUUM finds."""
+        with contextlib.suppress(StorageError, FileNotFoundError):
+            left = (f"{RESULTS}/{entry.name}" for entry in self._storage.list(RESULTS))
+            self._storage.delete([path for path in left if stream_of(path) == stream])
 
 
 def tag_thread(spark: SparkSession, tag: str) -> None:

@@ -6,7 +6,7 @@ Rows of a SELECT stay in Spark until they are asked for; they are of the epoch t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ class Result:
         """The tag without a SELECT's row count, for whoever counts the rows as they pass."""
         return self._tag
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch]:
         """The rows part by part: a large result is never held as a whole."""
         if self._table is None and self._frame is not None and self._streams is not None:
             yield from self._streams.record_batches(self._frame)

@@ -192,7 +192,7 @@ public class JdbcClient {
         fact("functions", data.getFunctions(null, "public", "%").next());
         fact("procedures", data.getProcedures(null, "public", "%").next());
         fact("privileges", data.getTablePrivileges(null, "public", table).next());
-        fact("keywords", data.getSQLKeywords().isEmpty());
+        fact("keywords", data.getSQLKeywords().contains("returning"));
         try (Statement statement = connection.createStatement()) {
             ResultSetMetaData about = statement.executeQuery("SELECT id, name AS n FROM " + table).getMetaData();
             fact("result", about.getColumnName(1) + " " + about.getColumnTypeName(1) + " " + about.getColumnLabel(2)

@@ -22,6 +22,7 @@ from headrace.serving.pg_catalog.relations import (
     type_oid,
 )
 from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.dialect import RESERVED
 from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
@@ -327,7 +328,9 @@ RELATIONS: dict[str, SystemRelation] = {
         proparallel text, proleakproof bool, prosupport text, pronargdefaults small"""
     ),
     "pg_aggregate": system_relation("aggfnoid int, aggkind text, aggtransfn text"),
-    "pg_get_keywords": system_relation("word text, catcode text, catdesc text"),
+    "pg_get_keywords": system_relation(
+        "word text, catcode text, catdesc text", lambda context: [(word, "R", "reserved") for word in sorted(RESERVED)]
+    ),
     "pg_stat_activity": system_relation(
         """datid int, datname text, pid int, usesysid int, usename text, application_name text, client_addr text,
         client_hostname text, client_port int, backend_start time, xact_start time, query_start time,

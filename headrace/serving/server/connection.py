@@ -103,6 +103,12 @@ class Connection:
     # --- the thread --------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._prepared.close_portals()
+
+    def _serve(self) -> None:
         self._session.own_thread()
         for name, value in self._greeting.settings.items():
             self._session.perform(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
@@ -308,7 +314,7 @@ class Connection:
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
-                self._prepared.portals.clear()
+                self._prepared.close_portals()
             return False
         self._channel.send(writer.command_complete(tag))
         return True
@@ -326,10 +332,10 @@ class Connection:
 
     def _close_cursors(self, name: str | None) -> None:
         if name is None:
-            self._prepared.portals.clear()
+            self._prepared.close_portals()
         else:
             self._prepared.cursor(name)
-            del self._prepared.portals[name]
+            self._prepared.close_portals([name])
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:

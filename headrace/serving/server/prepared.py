@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -152,6 +152,7 @@ class PreparedStatements:
     def bind(self, message: reader.Bind) -> None:
         prepared = self._statement(message.statement)
         self._refuse_portal(message.portal)
+        self.close_portals([message.portal])
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
         constants = [
@@ -229,7 +230,13 @@ class PreparedStatements:
 
     def forget_bound(self) -> None:
         """Portals that were bound live as long as their transaction, which is over."""
-        self.portals = {name: bound for name, bound in self.portals.items() if bound.declared}
+        self.close_portals([name for name, bound in self.portals.items() if not bound.declared])
+
+    def close_portals(self, names: Iterable[str] | None = None) -> None:
+        """These, or all."""
+        for name in list(self.portals if names is None else names):
+            if (bound := self.portals.pop(name, None)) is not None and bound.portal is not None:
+                bound.portal.close()
 
     def cursor(self, name: str) -> Bound:
         if name not in self.portals or self.portals[name].portal is None:
@@ -253,7 +260,10 @@ class PreparedStatements:
         return self._statements[name]
 
     def close(self, message: reader.Close) -> None:
-        (self._statements if message.kind == "S" else self.portals).pop(message.name, None)
+        if message.kind == "S":
+            self._statements.pop(message.name, None)
+        else:
+            self.close_portals([message.name])
 
     def deallocate(self, name: str | None) -> None:
         if name is None:
