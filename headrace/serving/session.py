@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
-from headrace.engine.changes import Outcome
+from headrace.engine.changes import InsertRows, Outcome
 from headrace.engine.check import check
 from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
@@ -83,11 +84,7 @@ class Session:
             yield self.perform(statement)
 
     def perform(self, statement: ast.Statement) -> Result:
-        self._engine.coordinator.refuse_if_closed()
-        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
-            raise FailedTransaction(
-                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
-            )
+        self._refuse_if_impossible(statement)
         try:
             result = self.run(statement)
         except BaseException:
@@ -95,6 +92,13 @@ class Session:
             raise
         self._wrote = self._wrote or isinstance(statement, _WRITES)
         return result
+
+    def _refuse_if_impossible(self, statement: ast.Statement) -> None:
+        self._engine.coordinator.refuse_if_closed()
+        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
+            raise FailedTransaction(
+                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
+            )
 
     def fail(self) -> None:
         """A statement failed, perhaps before it could be run, or while its rows were fetched."""
@@ -228,6 +232,20 @@ class Session:
         else:
             change = inserts.insert_query(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._written("INSERT 0", relation, self._engine.write(relation.id, change), returning)
+
+    def plain_insert(self, statement: ast.Insert) -> tuple[Relation, pa.Table] | None:
+        """The rows of an INSERT that may be written together with those of others; None if it must run alone."""
+        if statement.rows is None or statement.returning:
+            return None
+        self._refuse_if_impossible(statement)
+        relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
+        if relation.on_conflict == "ignore":
+            return None  # how many rows it takes is known only when it has run
+        return relation, inserts.insert_values(self._engine, relation, statement).rows
+
+    def write_rows(self, relation: Relation, rows: pa.Table) -> None:
+        self._engine.write(relation.id, InsertRows(rows=rows))
+        self._wrote = True
 
     @run.register
     def _update(self, statement: ast.Update) -> Result:

@@ -139,7 +139,7 @@ def _unlisten(p: Parser) -> Unfinished:
     return partial(s.Unlisten)
 
 
-_COPY_FORMATS = ("text", "csv")
+_COPY_FORMATS = ("text", "csv", "binary")
 
 
 def _copy(p: Parser) -> Unfinished:
@@ -176,13 +176,13 @@ def _copy_options(p: Parser) -> tuple[tuple[str, str], ...]:
         while p._curr:
             _copy_option(p, found, old=True)
     if found.get("format", "text") not in _COPY_FORMATS:
-        raise Unsupported(f"COPY in format {found['format']} is not supported", hint="text and csv are")
+        raise Unsupported(f"COPY in format {found['format']} is not supported", hint="text, csv and binary are")
     return tuple(found.items())
 
 
 def _copy_option(p: Parser, found: dict[str, str], *, old: bool = False) -> None:
-    if old and p._match_text_seq("CSV"):
-        found["format"] = "csv"
+    if old and p._match_texts(("CSV", "BINARY")):
+        found["format"] = p._prev.text.lower()
     elif p._match_text_seq("FORMAT"):
         found["format"] = clauses.value(p).lower()
     elif p._match_text_seq("HEADER"):

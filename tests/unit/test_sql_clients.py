@@ -71,7 +71,7 @@ def test_copy(sql, options):
     [
         ("COPY t FROM '/etc/passwd'", Unsupported),
         ("COPY t FROM PROGRAM 'x'", Unsupported),
-        ("COPY t FROM STDIN (FORMAT binary)", Unsupported),
+        ("COPY t FROM STDIN (FORMAT arrow)", Unsupported),
         ("COPY (SELECT 1) FROM STDIN", SqlSyntaxError),
         ("DECLARE c SCROLL CURSOR FOR SELECT 1", Unsupported),
         ("FETCH BACKWARD 1 FROM c", Unsupported),

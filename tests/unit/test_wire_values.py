@@ -17,7 +17,7 @@ from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
 from headrace.serving.wire.binary import decode, encoder
-from headrace.serving.wire.copy_format import CopyOptions, read_columns, write_rows
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
 from headrace.types import SqlType, array_of
@@ -157,7 +157,7 @@ CELLS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5)
 def test_what_copy_writes_it_reads(rows, csv):
     options = CopyOptions.of((("format", "csv"),) if csv else ())
     columns = [list(column) for column in zip(*rows, strict=True)]
-    assert read_columns(write_rows(columns, options), 2, options) == columns
+    assert read_columns(b"".join(lines_of(columns, options)), 2, options) == columns
 
 
 def test_copy_says_which_line_is_wrong():

@@ -146,6 +146,8 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
 def _value(data: bytes, kind: SqlType) -> Any:
     if kind.name == "array":
         return _array(data, kind.element)
+    if kind.name in ("smallint", "integer", "bigint") and len(data) in (2, 4, 8):
+        return int.from_bytes(data, signed=True)  # of the width that the client chose: an oid has four bytes
     if kind.name in _FIXED:
         form = _FIXED[kind.name]
         (value,) = struct.unpack(form, data)
