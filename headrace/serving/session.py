@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace.catalog import Relation
+from headrace.catalog import MATERIALIZED_VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
 from headrace.engine.changes import InsertRows, Outcome
@@ -286,6 +286,13 @@ class Session:
     def _flush(self, statement: ast.Flush) -> Result:
         self._engine.coordinator.flush()
         return Result("FLUSH")
+
+    @run.register
+    def _refresh(self, statement: ast.Refresh) -> Result:
+        view = self._engine.committed.catalog.get(statement.name, MATERIALIZED_VIEW)
+        result = Result("REFRESH_MATERIALIZED_VIEW")
+        result.notice = f'there is nothing to refresh: "{view.name}" is always up to date'
+        return result
 
     @run.register
     def _vacuum(self, statement: ast.Vacuum) -> Result:

@@ -144,6 +144,13 @@ class Flush(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refresh(Statement):
+    """REFRESH MATERIALIZED VIEW name: it is up to date"""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Vacuum(Statement):
     pass
 
