@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_ROWS, DRIVER_PROBES = 1 << 16, 32
-"""Stored rows, and files, that the driver reads itself if they are on a disk of its own: a job would take longer."""
+DRIVER_ROWS = 1 << 16
+"""Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
+
+DRIVER_PROBES = 32
+"""… and of how many files."""
 
 PREFIX_ROWS = 1 << 17
 """Stored rows up to which one task reads the part of an index that a query asks for; beyond, it is a scan."""
