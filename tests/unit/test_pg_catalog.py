@@ -153,8 +153,11 @@ def test_set_config_sets():
     assert told == [("jit", "off")]
 
 
-def test_other_queries_stay_what_they_are():
-    query = parse_query("SELECT id, lower('x') FROM orders")
+@pytest.mark.parametrize(
+    "sql", ["SELECT id, lower('x') FROM orders", "SELECT * FROM ROWS FROM (generate_series(1, 2), unnest(ARRAY[3])) r"]
+)
+def test_other_queries_stay_what_they_are(sql):
+    query = parse_query(sql)
     assert resolve(query, CONTEXT).query is query
 
 

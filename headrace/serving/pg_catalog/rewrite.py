@@ -64,7 +64,7 @@ def _speaks_of_the_system(query: exp.Expression, catalog: Catalog) -> bool:
 
 def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[str, str] | None:
     """Schema and name of the system relation that is meant."""
-    schema, name = table.db, table.this.name
+    schema, name = table.db, table.this.name if table.this is not None else ""  # ROWS FROM has no name
     if table.catalog and table.catalog != DATABASE:
         return None
     if schema:
