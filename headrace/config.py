@@ -157,6 +157,7 @@ class Parameter:
 
 
 SERVER_VERSION = "13.14.0"
+SERVER_VERSION_NUMBER = "130014"
 """Drivers decide by it what they may ask for. RisingWave says much the same."""
 
 _ALL = (
@@ -237,6 +238,14 @@ _ALL = (
             ("bytea_output", ("hex",), "how bytea is printed"),
             ("intervalstyle", ("postgres",), "how intervals are printed"),
             ("default_table_access_method", ("heap",), "how tables are stored; clients ask for it"),
+            ("server_version_num", (SERVER_VERSION_NUMBER,), "the same as a number"),
+            ("max_index_keys", ("32",), "columns that an index may have; clients ask for it"),
+            ("jit", ("off", "on", "true", "false"), "no effect: Spark compiles queries as it sees fit"),
+            (
+                "default_transaction_isolation",
+                ("serializable", "read committed", "repeatable read", "read uncommitted"),
+                "no effect: see transaction_isolation",
+            ),
             (
                 "transaction_isolation",
                 ("serializable", "read committed", "repeatable read", "read uncommitted"),

@@ -93,6 +93,8 @@ class Coordinator:
         """The committed state and, between checkpoints, the epochs in the shared buffer."""
         self._queue: deque[Request] = deque()
         self._queued_rows = 0
+        self._asked: dict[Future, float] = {}
+        """When those that are not answered asked, the first of them first."""
         self._waiting: list[tuple[Future, Any]] = []
         """Clients whose epoch is in the shared buffer but not committed."""
         self._changed = threading.Condition()
@@ -109,14 +111,31 @@ class Coordinator:
     def submit(self, request: Request) -> Future:
         with self._changed:
             self.refuse_if_stopped()
+            asked = time.monotonic()
             if isinstance(request, Write):
                 while self._queued_rows and self._queued_rows + request.rows > QUEUE_ROWS:
                     self._changed.wait()
                     self.refuse_if_stopped()
                 self._queued_rows += request.rows
             self._queue.append(request)
+            self._asked[request.future] = asked
             self._changed.notify_all()
+        request.future.add_done_callback(self._answered)
         return request.future
+
+    def _answered(self, future: Future) -> None:
+        with self._changed:
+            self._asked.pop(future, None)
+
+    @property
+    def lag(self) -> float:
+        """Seconds for which the first of those that are not answered has waited: how far views are behind."""
+        with self._changed:
+            return time.monotonic() - next(iter(self._asked.values())) if self._asked else 0.0
+
+    @property
+    def queued_rows(self) -> int:
+        return self._queued_rows
 
     def mutate(self, apply: Mutate, describe: str) -> Any:
         return self.submit(Mutation(apply=apply, describe=describe)).result()

@@ -233,7 +233,8 @@ class Definitions:
     def rename(self, statement: ast.Rename) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             catalog = state.catalog
-            relation = catalog.get(statement.name, statement.kind)
+            # As in PostgreSQL, ALTER TABLE renames whatever it is; dbt relies on that.
+            relation = catalog.get(statement.name, *(() if statement.kind == TABLE else (statement.kind,)))
             if relation.kind == INDEX:
                 definition = _index_definition(relation, name=statement.new_name)
             else:

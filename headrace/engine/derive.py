@@ -7,6 +7,7 @@ when the chunk lands (docs/design/backfill.md).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import pickle
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from headrace.engine.spark import translate_error
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
 from headrace.plan.nodes import Node, Scan
-from headrace.state.files import Files
+from headrace.state.files import Files, LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, RunFile
@@ -136,6 +137,11 @@ class _Report:
         levels = tuple(tuple(level) for level in self.wide.levels)
         return (self.source.schema, levels, self.wanted, pickle.dumps(self.body))
 
+    @property
+    def plain(self) -> bool:
+        """Whether what is written is the table's own rows and nothing else."""
+        return self.source.rows is not None and self.wanted == ("n0",) and len(self.body.outputs) == 1
+
     def over(self, rows: DataFrame) -> DataFrame:
         late = self.source.late is not None
         internal = (VNODE, WEIGHT, EPOCH) if late else (VNODE, WEIGHT)
@@ -210,12 +216,29 @@ class Deriver:
             return jobs[0]()
         return [line for lines in self._pool.map(lambda job: job(), jobs) for line in lines]
 
-    def _prepared(self, work: _Work, report: _Report) -> list[Row]:
+    def _prepared(self, work: _Work, report: _Report) -> list[Row] | list[dict]:
+        if report.plain and isinstance(self._files, LocalFiles):
+            return self._written_here(work, report)
         source = report.source
         prepared = PreparedJobs.of(self._spark)
         frame = prepared.frame(("epoch", report.key), lambda: report.over(self._leaf(source)))
         with prepared.given({EPOCH_INPUT: str(work.epoch).encode(), "0": source.packed}):
             return frame.collect()
+
+    @staticmethod
+    def _written_here(work: _Work, report: _Report) -> list[dict]:
+        """Without Spark, for which there is nothing to compute: a job costs more than writing the rows."""
+        rows = report.source.rows.combine_chunks()
+        columns = [rows[name].chunk(0) for name in report.wide.columns]
+        wide = pa.table(
+            {
+                VNODE: rows[VNODE],
+                WEIGHT: rows[WEIGHT],
+                report.wanted[0]: pa.StructArray.from_arrays(columns, names=report.wide.columns),
+            }
+        )
+        body = dataclasses.replace(report.body, epoch=work.epoch)
+        return [{**line, "late": False} for batch in body.write(iter(wide.to_batches())) for line in batch.to_pylist()]
 
     def _planned(self, work: _Work, reports: Sequence[_Report]) -> list[Row]:
         frames = [report.over(self._frame(report.source)) for report in reports]

@@ -24,8 +24,10 @@ from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session
+from headrace.engine.streams import Streams
 from headrace.engine.writes import WriteEvaluator
 from headrace.errors import InvalidParameterValue, StorageError
+from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest, Writer
@@ -47,6 +49,7 @@ class Engine:
             self.store = ManifestStore(storage)
             manifest = self._open(parameters or {})
             self.indexes = IndexCache(storage)
+            self.streams = Streams(storage)
             self.frames = RelationFrames(self.spark, storage.uri(""))
             self.backfills = Backfills(
                 self.spark,
@@ -83,10 +86,10 @@ class Engine:
             writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged
         )
         self.store.commit(base, opened)
-        # What a bulk write of a dead engine left; nothing names it. Its executors may still write there: VACUUM will
-        # come again.
+        # What bulk writes and results of a dead engine left; nothing names it. Its executors may still write there:
+        # VACUUM will come again.
         with contextlib.suppress(StorageError, FileNotFoundError):
-            self.storage.delete(["staging", "replica"])
+            self.storage.delete(["staging", "replica", RESULTS])
         return opened
 
     # --- for sessions ------------------------------------------------------------------------------------------
@@ -155,6 +158,8 @@ class Engine:
             "failed_epochs": self.coordinator.stats.failed,
             "last_epoch_ms": recent[-1] if recent else None,
             "recent_epoch_ms": recent,
+            "lag": self.coordinator.lag,
+            "queued_rows": self.coordinator.queued_rows,
             "relations": [
                 {
                     "name": relation.name,

@@ -19,6 +19,7 @@ from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.state.compaction import Choice, choose, whole
+from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import MergeRange, merge_ranges
@@ -152,7 +153,7 @@ class Maintenance:
         now = time.time()
         found = (
             (entry.name, entry.mtime)
-            for folder in ("data", "staging", "replica")
+            for folder in ("data", "staging", "replica", RESULTS)
             for entry in engine.storage.walk(folder)
         )
         in_flight = set(engine.backfills.paths_needed())
@@ -160,6 +161,7 @@ class Maintenance:
             path
             for path in unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)
             if path.removesuffix(SIDECAR) not in in_flight
+            and not (path.startswith(f"{RESULTS}/") and engine.streams.waits(path))
         ]
         doomed += [
             f"{DIRECTORY}/{entry.name}"

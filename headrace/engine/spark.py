@@ -189,6 +189,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return EnvironmentProblem(
             "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
         )
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # what the driver did itself
+        return EnvironmentProblem(f"the warehouse cannot be written: {error}")
     condition, state, message = _spark_condition(error)
     if condition is None or _is_python_worker(error):
         if (known := _python_worker_error(error)) is not None:

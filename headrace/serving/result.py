@@ -6,13 +6,13 @@ Rows of a SELECT stay in Spark until they are asked for; they are of the epoch t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.engine.spark import spark_errors
-from headrace.engine.streams import record_batches
+from headrace.engine.streams import Streams
 from headrace.serving.output import write_table
 from headrace.types import SqlType, from_spark_json
 
@@ -31,6 +31,7 @@ class Result:
         table: pa.Table | None = None,
         frame: DataFrame | None = None,
         spark: SparkSession | None = None,
+        streams: Streams | None = None,
     ):
         self._tag = tag
         self.notice: str | None = None
@@ -39,13 +40,15 @@ class Result:
         self._table = table
         self._frame = frame
         self._spark = spark
+        self._streams = streams
 
     @staticmethod
-    def of_frame(frame: DataFrame, types: Sequence[SqlType] | None = None) -> Result:
+    def of_frame(frame: DataFrame, types: Sequence[SqlType] | None = None, *, streams: Streams | None = None) -> Result:
         fields = frame.schema.fields
         if types is None:
             types = [from_spark_json(field.dataType.jsonValue(), field.metadata) for field in fields]
-        return Result("SELECT", columns=[field.name for field in fields], types=types, frame=frame)
+        names = [field.name for field in fields]
+        return Result("SELECT", columns=names, types=types, frame=frame, streams=streams)
 
     @staticmethod
     def of_rows(
@@ -68,10 +71,10 @@ class Result:
         """The tag without a SELECT's row count, for whoever counts the rows as they pass."""
         return self._tag
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch]:
         """The rows part by part: a large result is never held as a whole."""
-        if self._table is None and self._frame is not None:
-            yield from record_batches(self._frame)
+        if self._table is None and self._frame is not None and self._streams is not None:
+            yield from self._streams.record_batches(self._frame)
         else:
             yield from self.arrow().to_batches()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import itertools
 import re
@@ -14,12 +13,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
+from headrace.catalog import MATERIALIZED_VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
-from headrace.engine.changes import Outcome
+from headrace.engine.changes import InsertRows, Outcome
 from headrace.engine.check import check
 from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
@@ -32,18 +32,17 @@ from headrace.errors import (
     InvalidParameterValue,
     QueryCancelled,
     Unsupported,
-    WrongObjectKind,
 )
 from headrace.serving.pg_catalog.relations import Context
 from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
+from headrace.serving.shows import SHOWN, show
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
-from headrace.sql.indexes import key_text
-from headrace.sql.parse import index_statement, parse
+from headrace.sql.parse import parse
 from headrace.sql.translate import to_spark
 from headrace.state.manifest import Manifest
-from headrace.types import SqlType, quote_spark, quote_sql
+from headrace.types import SqlType, quote_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -85,11 +84,7 @@ class Session:
             yield self.perform(statement)
 
     def perform(self, statement: ast.Statement) -> Result:
-        self._engine.coordinator.refuse_if_closed()
-        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
-            raise FailedTransaction(
-                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
-            )
+        self._refuse_if_impossible(statement)
         try:
             result = self.run(statement)
         except BaseException:
@@ -97,6 +92,13 @@ class Session:
             raise
         self._wrote = self._wrote or isinstance(statement, _WRITES)
         return result
+
+    def _refuse_if_impossible(self, statement: ast.Statement) -> None:
+        self._engine.coordinator.refuse_if_closed()
+        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
+            raise FailedTransaction(
+                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
+            )
 
     def fail(self) -> None:
         """A statement failed, perhaps before it could be run, or while its rows were fetched."""
@@ -143,6 +145,8 @@ class Session:
 
     @functools.singledispatchmethod
     def run(self, statement: ast.Statement) -> Result:
+        if (shown := show(statement, self._engine, self.shown)) is not None:
+            return self._rows("DESCRIBE" if isinstance(statement, ast.Describe) else "SHOW", *shown)
         words = re.match(r"\w*", statement.sql)[0].upper()
         raise Unsupported(f"{words} is not supported here", hint="connect to a server: headrace serve")
 
@@ -151,7 +155,7 @@ class Session:
     @run.register
     def _select(self, statement: ast.Select) -> Result:
         frame, types = self._query(statement)
-        return Result.of_frame(frame, types)
+        return Result.of_frame(frame, types, streams=self._engine.streams)
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""
@@ -164,7 +168,7 @@ class Session:
             if alias := getattr(statement, "alias", None):
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
             query = exp.Select(expressions=[each.copy() for each in statement.returning]).from_(table)
-        elif isinstance(statement, _ANSWERING):
+        elif isinstance(statement, (*SHOWN, ast.Explain, ast.Check)):
             return None
         else:
             return []
@@ -188,8 +192,9 @@ class Session:
         """What queries that speak of the system are answered from."""
         settings = {name: self.shown(name) for name in PARAMETERS}
         return Context(
-            state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list
-        )
+            state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list,
+            assign=lambda name, value: self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value)),
+        )  # fmt: skip
 
     @property
     def _use_indexes(self) -> bool:
@@ -227,6 +232,20 @@ class Session:
         else:
             change = inserts.insert_query(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._written("INSERT 0", relation, self._engine.write(relation.id, change), returning)
+
+    def plain_insert(self, statement: ast.Insert) -> tuple[Relation, pa.Table] | None:
+        """The rows of an INSERT that may be written together with those of others; None if it must run alone."""
+        if statement.rows is None or statement.returning:
+            return None
+        self._refuse_if_impossible(statement)
+        relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
+        if relation.on_conflict == "ignore":
+            return None  # how many rows it takes is known only when it has run
+        return relation, inserts.insert_values(self._engine, relation, statement).rows
+
+    def write_rows(self, relation: Relation, rows: pa.Table) -> None:
+        self._engine.write(relation.id, InsertRows(rows=rows))
+        self._wrote = True
 
     @run.register
     def _update(self, statement: ast.Update) -> Result:
@@ -267,6 +286,13 @@ class Session:
     def _flush(self, statement: ast.Flush) -> Result:
         self._engine.coordinator.flush()
         return Result("FLUSH")
+
+    @run.register
+    def _refresh(self, statement: ast.Refresh) -> Result:
+        view = self._engine.committed.catalog.get(statement.name, MATERIALIZED_VIEW)
+        result = Result("REFRESH_MATERIALIZED_VIEW")
+        result.notice = f'there is nothing to refresh: "{view.name}" is always up to date'
+        return result
 
     @run.register
     def _vacuum(self, statement: ast.Vacuum) -> Result:
@@ -338,18 +364,6 @@ class Session:
     # --- jobs --------------------------------------------------------------------------------------------------
 
     @run.register
-    def _show_jobs(self, statement: ast.ShowJobs) -> Result:
-        if statement.positions:
-            rows = self._engine.jobs.positions(statement.id)
-            return self._rows("SHOW", [("Relation", TEXT), ("Vnode", BIGINT), ("Position", TEXT)], rows)
-        jobs = self._engine.jobs.list() if statement.id is None else [self._engine.jobs.progress(statement.id)]
-        columns = [
-            ("Id", BIGINT), ("Statement", TEXT), ("State", TEXT), ("Progress", TEXT), ("Rows", BIGINT),
-            ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT),
-        ]  # fmt: skip
-        return self._rows("SHOW", columns, [_job_line(job) for job in jobs])
-
-    @run.register
     def _wait(self, statement: ast.Wait) -> Result:
         self._engine.jobs.wait(statement.name, patience=self._patiently)
         return Result("WAIT")
@@ -391,18 +405,6 @@ class Session:
         relation = self._engine.committed.catalog.get(statement.name, statement.kind)
         columns, rows = check(self._engine, relation)
         return self._rows("CHECK", columns, rows)
-
-    @run.register
-    def _show_indexes(self, statement: ast.ShowIndexes) -> Result:
-        catalog, matches = self._engine.committed.catalog, _like(statement.like)
-        table = catalog.get(statement.table)
-        rows = [
-            _index_line(each, table)
-            for each in catalog.of_kind(INDEX)
-            if each.depends_on == (table.id,) and matches(each.name)
-        ]
-        columns = ("Name", "On", "Key", "Include", "Distributed By")
-        return self._rows("SHOW", [(name, TEXT) for name in columns], rows)
 
     @run.register
     def _drop(self, statement: ast.Drop) -> Result:
@@ -505,88 +507,10 @@ class Session:
         value = self._engine.parameter(parameter.name) if parameter.system else self._variable(parameter.name)
         return parameter.show(value)
 
-    @run.register
-    def _show_parameter(self, statement: ast.ShowParameter) -> Result:
-        name = find_parameter(statement.name).name
-        return self._rows("SHOW", [(name, TEXT)], [(self.shown(name),)])
-
-    # --- what there is -----------------------------------------------------------------------------------------
-
-    @run.register
-    def _show(self, statement: ast.Show) -> Result:
-        if statement.what == "parameters":
-            rows = [(each.name, self.shown(each.name), each.description) for each in PARAMETERS.values()]
-            return self._rows("SHOW", [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows))
-        kind = {
-            "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW,
-            "indexes": INDEX,
-        }[statement.what]  # fmt: skip
-        matches = _like(statement.like)
-        names = sorted(each.name for each in self._engine.committed.catalog.of_kind(kind) if matches(each.name))
-        return self._rows("SHOW", [("Name", TEXT)], [(name,) for name in names])
-
-    @run.register
-    def _show_create(self, statement: ast.ShowCreate) -> Result:
-        relation = self._engine.committed.catalog.get(statement.name)
-        if statement.kind is not None and relation.kind != statement.kind:
-            raise WrongObjectKind(f'"{statement.name}" is a {relation.kind}, not a {statement.kind}')
-        return self._rows("SHOW", [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)])
-
-    @run.register
-    def _describe(self, statement: ast.Describe) -> Result:
-        relation = self._engine.committed.catalog.get(statement.name)
-        keys = {key.name for key in relation.pk}
-        columns = [("Name", TEXT), ("Type", TEXT), ("Is Hidden", TEXT), ("Description", TEXT)]
-        rows: list[tuple] = [
-            (column.name, str(column.type), str(column.hidden).lower(), column.comment) for column in relation.columns
-        ]
-        if keys:
-            rows.append(("primary key", ", ".join(key.name for key in relation.pk), None, None))
-        if relation.distribution:
-            rows.append(("distribution key", ", ".join(relation.distribution), None, None))
-        rows.append(("table description", relation.name, None, relation.comment))
-        return self._rows("DESCRIBE", columns, rows)
-
     def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:
         return Result.of_rows(tag, columns, rows, self._engine.spark)
-
-
-# What they answer is known once they are run; they change nothing.
-_ANSWERING = (
-    ast.Show, ast.ShowIndexes, ast.ShowJobs, ast.ShowCreate, ast.ShowParameter, ast.Describe, ast.Explain, ast.Check,
-)  # fmt: skip
-
-
-def _index_line(index: Relation, table: Relation) -> tuple[str, ...]:
-    keys = index_statement(index.definition).keys
-    names = [key.name for key in keys]
-    include = [quote_sql(column.name) for column in index.visible_columns if column.name not in names]
-    distribution = map(quote_sql, index.distribution)
-    return index.name, table.name, ", ".join(map(key_text, keys)), ", ".join(include), ", ".join(distribution)
-
-
-def _job_line(job: dict[str, Any]) -> tuple:
-    rate, left = job["rows_per_second"], job["seconds_left"]
-    return (
-        job["id"],
-        job["statement"],
-        job["state"],
-        f"{job['fraction']:.1%}",
-        job["rows_read"],
-        job["rows_total"],
-        None if rate is None else round(rate),
-        None if left is None else str(datetime.timedelta(seconds=round(left))),
-        job["error"],
-    )
 
 
 def _explain_mode(frame: Any, name: str) -> Any:
     jvm = frame.sparkSession._jvm
     return jvm.org.apache.spark.sql.execution.ExplainMode.fromString(name)
-
-
-def _like(pattern: str | None) -> Callable[[str], bool]:
-    if pattern is None:
-        return lambda name: True
-    regex = "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
-    return lambda name: re.fullmatch(regex, name, flags=re.DOTALL) is not None

@@ -19,6 +19,7 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import Parser, fold, fold_name, parse_expression, print_sql
 from headrace.sql.names import check_column_names, relation_name
 from headrace.sql.statements import ColumnSpec, Statement
+from headrace.types import SqlType
 
 Unfinished = Callable[..., Statement]
 """A statement that lacks only its text."""
@@ -243,10 +244,15 @@ def table_item(p: Parser, table: str, definition: TableDefinition) -> None:
     _column(p, table, name, definition)
 
 
-def _column(p: Parser, table: str, name: str, definition: TableDefinition) -> None:
-    data_type = p._parse_types(schema=True)
-    if data_type is None:
+def data_type(p: Parser) -> SqlType:
+    parsed = p._parse_types(schema=True)
+    if parsed is None:
         p.raise_error("expected a type")
+    return sql_type(parsed)
+
+
+def _column(p: Parser, table: str, name: str, definition: TableDefinition) -> None:
+    kind = data_type(p)
     nullable, default, generated = True, None, None
     while True:
         if p._match_text_seq("CONSTRAINT"):
@@ -275,9 +281,7 @@ def _column(p: Parser, table: str, name: str, definition: TableDefinition) -> No
             raise Unsupported(f"{words} is not supported in CREATE TABLE", position=p._prev.start + 1)
     if default is not None and generated is not None:
         raise InvalidDefinition(f'both default and generation expression specified for column "{name}"')
-    definition.columns.append(
-        ColumnSpec(name=name, type=sql_type(data_type), nullable=nullable, default=default, generated=generated)
-    )
+    definition.columns.append(ColumnSpec(name=name, type=kind, nullable=nullable, default=default, generated=generated))
 
 
 def _constraint_expression(p: Parser) -> str:

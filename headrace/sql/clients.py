@@ -93,6 +93,37 @@ def _name_or_all(p: Parser) -> str | None:
     return None if p._match_text_seq("ALL") else clauses.identifier(p)
 
 
+def _prepare(p: Parser) -> Unfinished:
+    if p._match_text_seq("TRANSACTION"):
+        raise Unsupported(
+            "PREPARE TRANSACTION is not supported: there are no transactions", position=p._tokens[0].start + 1
+        )
+    name, types = clauses.identifier(p), ()
+    if p._match(TokenType.L_PAREN):
+        types = tuple(p._parse_csv(lambda: clauses.data_type(p)))
+        p._match_r_paren()
+    clauses.expect(p, "AS")
+    if not p._curr:
+        p.raise_error("expected a statement")
+    start = p._curr.start
+    _skip(p)  # it is read when its parameters are known
+    return partial(s.Prepare, name=name, types=types, text=p.sql[start : p._tokens[-1].end + 1], start=start)
+
+
+def _execute(p: Parser) -> Unfinished:
+    name, values = clauses.identifier(p), []
+    if p._match(TokenType.L_PAREN):
+        while True:
+            start = p._curr.start if p._curr else 0
+            tree = clauses.expression(p)
+            values.append((tree, p.sql[start : p._prev.end + 1]))
+            if not p._match(TokenType.COMMA):
+                break
+        p._match_r_paren()
+    trees, texts = zip(*values, strict=True) if values else ((), ())
+    return partial(s.Execute, name=name, values=trees, texts=texts)
+
+
 def _deallocate(p: Parser) -> Unfinished:
     p._match_text_seq("PREPARE")
     return partial(s.Deallocate, name=_name_or_all(p))
@@ -108,7 +139,7 @@ def _unlisten(p: Parser) -> Unfinished:
     return partial(s.Unlisten)
 
 
-_COPY_FORMATS = ("text", "csv")
+_COPY_FORMATS = ("text", "csv", "binary")
 
 
 def _copy(p: Parser) -> Unfinished:
@@ -145,13 +176,13 @@ def _copy_options(p: Parser) -> tuple[tuple[str, str], ...]:
         while p._curr:
             _copy_option(p, found, old=True)
     if found.get("format", "text") not in _COPY_FORMATS:
-        raise Unsupported(f"COPY in format {found['format']} is not supported", hint="text and csv are")
+        raise Unsupported(f"COPY in format {found['format']} is not supported", hint="text, csv and binary are")
     return tuple(found.items())
 
 
 def _copy_option(p: Parser, found: dict[str, str], *, old: bool = False) -> None:
-    if old and p._match_text_seq("CSV"):
-        found["format"] = "csv"
+    if old and p._match_texts(("CSV", "BINARY")):
+        found["format"] = p._prev.text.lower()
     elif p._match_text_seq("FORMAT"):
         found["format"] = clauses.value(p).lower()
     elif p._match_text_seq("HEADER"):
@@ -182,6 +213,8 @@ STATEMENTS = {
     "FETCH": _fetch,
     "MOVE": partial(_fetch, move=True),
     "CLOSE": lambda p: partial(s.CloseCursor, name=_name_or_all(p)),
+    "PREPARE": _prepare,
+    "EXECUTE": _execute,
     "DEALLOCATE": _deallocate,
     "DISCARD": _discard,
     "UNLISTEN": _unlisten,

@@ -126,6 +126,12 @@ class Parser(FunctionSyntax, RisingWaveParser):
             self._fail_at_previous()
         return super()._parse_select_query(*args, **kwargs)
 
+    def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+        parsed = super()._parse_types(*args, **kwargs)
+        if isinstance(parsed, exp.ObjectIdentifier) and self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET):
+            return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=[parsed], nested=True)
+        return parsed
+
     def _fail_at_previous(self) -> None:
         self._retreat(self._index - 1)
         self.raise_error("unexpected token")
@@ -428,7 +434,12 @@ def fold(tree: exp.Expression) -> exp.Expression:
     """Names as PostgreSQL keeps them: lower case unless quoted. Calls likewise; adjacent strings become one."""
     for node in list(tree.walk()):
         node.comments = None
-        if isinstance(node, exp.Identifier):
+        if isinstance(node, exp.Column) and _is_user(node):
+            node.this.set("quoted", True)
+            if node is tree:
+                return call("current_user")
+            node.replace(call("current_user"))
+        elif isinstance(node, exp.Identifier):
             if not node.args.get("quoted"):
                 _check_reserved(node)
                 node.set("this", fold_name(node.name))
@@ -441,6 +452,12 @@ def fold(tree: exp.Expression) -> exp.Expression:
                 return joined
             node.replace(joined)
     return tree
+
+
+def _is_user(node: exp.Column) -> bool:
+    """Functions that go without parentheses, and no names."""
+    bare = isinstance(node.this, exp.Identifier) and not node.this.args.get("quoted") and not node.args.get("table")
+    return bare and node.name.lower() in ("user", "current_role")
 
 
 RESERVED = frozenset(

@@ -368,6 +368,14 @@ def _explain(p: Parser) -> Unfinished:
     return partial(s.Explain, statement=inner(sql=text), analyze=analyze)
 
 
+def _refresh(p: Parser) -> Unfinished:
+    clauses.expect(p, "MATERIALIZED", "VIEW")
+    p._match_text_seq("CONCURRENTLY")
+    name = clauses.relation(p)
+    p._match_text_seq("WITH", "DATA")
+    return partial(s.Refresh, name=name)
+
+
 def _compact(p: Parser) -> Unfinished:
     return partial(s.Compact, name=clauses.relation(p) if p._curr else None)
 
@@ -388,6 +396,7 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "EXPLAIN": _explain,
     "FLUSH": lambda p: partial(s.Flush),
     "VACUUM": lambda p: partial(s.Vacuum),
+    "REFRESH": _refresh,
     "COMPACT": _compact,
     "CHECK": jobs.check,
     "WAIT": jobs.wait,
@@ -403,11 +412,8 @@ _REFUSED: dict[str, str | None] = {
     "GRANT": None,
     "REVOKE": None,
     "ANALYZE": None,
-    "REFRESH": "a materialized view is always up to date",
     "REINDEX": None,
     "LOCK": None,
-    "PREPARE": "a driver prepares statements by the protocol",
-    "EXECUTE": None,
     "CALL": None,
     "DO": None,
     "USE": None,

@@ -144,6 +144,13 @@ class Flush(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refresh(Statement):
+    """REFRESH MATERIALIZED VIEW name: it is up to date"""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Vacuum(Statement):
     pass
 
@@ -346,6 +353,28 @@ class FetchCursor(Statement):
 class CloseCursor(Statement):
     name: str | None
     """None: ALL"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare(Statement):
+    """PREPARE name (types) AS statement"""
+
+    name: str
+    types: tuple[SqlType, ...]
+    text: str
+    """The statement, with $1 and so on"""
+    start: int
+    """Where it begins in the text that was sent"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execute(Statement):
+    """EXECUTE name (values)"""
+
+    name: str
+    values: tuple[exp.Expression, ...]
+    texts: tuple[str, ...]
+    """The values as they were written"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,9 @@ class Files(Protocol):
     def open_output(self, path: str) -> AbstractContextManager[Any]:
         """A binary file to write. It is complete and durable when the block ends without an error."""
 
+    def open_scratch(self, path: str) -> AbstractContextManager[Any]:
+        """A binary file to write that need not survive a crash, in a folder that is there."""
+
     def make_durable(self, path: str) -> None:
         """For a file that Spark wrote and closed."""
 
@@ -60,6 +63,9 @@ class LocalFiles:
             stream.flush()
             os.fsync(stream.fileno())
         sync_folder(folder)  # the file's name is durable only then
+
+    def open_scratch(self, path: str) -> AbstractContextManager[Any]:
+        return open(self._full(path), "wb")
 
     def make_durable(self, path: str) -> None:
         full = self._full(path)

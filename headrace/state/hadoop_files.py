@@ -14,7 +14,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,9 @@ class HadoopFiles:
         finally:
             with _python_errors(java, where):
                 stream.close()
+
+    def open_scratch(self, path: str) -> AbstractContextManager[io.RawIOBase]:
+        return self.open_output(path)
 
     def make_durable(self, path: str) -> None:
         """Nothing to do: what Hadoop has closed is as durable as the file system makes it."""

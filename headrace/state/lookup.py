@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.state.files import Files, open_parquet
+from headrace.state.files import Files, LocalFiles, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.prepared import packed_rows, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
+
+DRIVER_ROWS = 1 << 16
+"""Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
+
+DRIVER_PROBES = 32
+"""… and of how many files."""
 
 PREFIX_ROWS = 1 << 17
 """Stored rows up to which one task reads the part of an index that a query asks for; beyond, it is a scan."""
@@ -164,9 +170,13 @@ def lookup(
     if not todo:
         return layout.stored_schema.empty_table()
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
+    body = ReadProbes(files=files, layout=layout)
+    if isinstance(files, LocalFiles) and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
+        task = pa.record_batch({"task": pa.array([_pack(todo, key_table)], pa.binary())})
+        return newest_live(layout, pa.Table.from_batches(list(body(iter([task]))), layout.stored_schema))
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     packed = [_pack(task, key_table) for task in tasks]
-    found = run_tasks(spark, ReadProbes(files=files, layout=layout), packed, layout.spark_schema)
+    found = run_tasks(spark, body, packed, layout.spark_schema)
     return newest_live(layout, found.cast(layout.stored_schema))
 
 

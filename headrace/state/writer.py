@@ -227,8 +227,12 @@ class WriteDelta:
         spare_what_stays()
         if self.epoch is None:
             epoch = int(job_input(EPOCH_INPUT)) - int(self.net)
-            yield from dataclasses.replace(self, epoch=epoch)(batches)
-            return
+            yield from dataclasses.replace(self, epoch=epoch).write(batches)
+        else:
+            yield from self.write(batches)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same wherever it runs, once the epoch is known."""
         # A writer per branch: two branches of a union are each sorted, but not with each other.
         branches = [(output, (branch,)) for output in self.outputs for branch in output.branches]
         if self.sort:

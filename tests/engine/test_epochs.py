@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pyarrow as pa
 import pytest
@@ -149,8 +150,9 @@ def test_a_statement_at_fault_fails_alone(db, held, gate, clients):
     create.result(PATIENCE)
     db.sql("CREATE TABLE u (id INT PRIMARY KEY)")
     gate.shut()
+    arrived = gate.arrived  # chunks of the view may have come through, too
     first = clients.sql("INSERT INTO t VALUES (1, 1)")
-    gate.wait_for(2)
+    gate.wait_for(arrived + 1)
     good = [clients.sql(f"INSERT INTO t VALUES ({id}, {id})") for id in (2, 3)]
     gate.queued(2)
     bad = clients.sql("INSERT INTO t VALUES (4, 4), (5, 0)")
@@ -164,6 +166,22 @@ def test_a_statement_at_fault_fails_alone(db, held, gate, clients):
     assert rows(db, "SELECT id FROM t") == [(0,), (1,), (2,), (3,), (6,)]
     assert rows(db, "SELECT * FROM inverse") == [(0, 100), (1, 100), (2, 50), (3, 33), (6, 16)]
     assert rows(db, "SELECT id FROM u") == [(1,)]
+
+
+def test_lag_is_how_long_the_first_of_those_who_wait_has_waited(db, held, gate, clients):
+    """``held`` waits at the gate from the start."""
+    coordinator = db.engine.coordinator
+    waiting = clients.sql("INSERT INTO t VALUES (1, 1)")
+    gate.queued(1)
+    assert coordinator.queued_rows == 1
+    before = coordinator.lag
+    time.sleep(0.3)
+    assert coordinator.lag >= before + 0.3
+    gate.open()
+    waiting.result(PATIENCE)
+    held.result(PATIENCE)
+    eventually(lambda: coordinator.lag == 0)
+    assert coordinator.queued_rows == 0
 
 
 @pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (2, 2), (3, 0)", "UPDATE t SET v = v - 1 WHERE id = 1"])

@@ -59,6 +59,18 @@ def test_everything_works_and_survives_a_crash(open_database, tmp_path):
     assert headrace.read("viewfs://headrace/warehouses/w", "even", spark=again.engine.spark).count() == 27501
 
 
+def test_a_large_result_waits_in_files(open_database):
+    db = open_database()
+    db.engine.streams.cut_bytes = 100_000
+    result = db.sql("SELECT g, repeat('x', 50) AS x FROM generate_series(1, 100000) AS s(g) ORDER BY g")
+    batches = result.batches()
+    first = next(batches)
+    assert db.engine.storage.list("results"), "nothing waits"
+    numbers = [first, *batches]
+    assert [n for batch in numbers for n in batch.column(0).to_pylist()] == list(range(1, 100_001))
+    assert not db.engine.storage.list("results")
+
+
 def test_whoever_opens_last_fences_the_one_before(open_database):
     first = open_database()
     first.sql("CREATE TABLE t (id INT PRIMARY KEY)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -38,6 +39,25 @@ def test_asyncpg(server, table):
             assert [row["id"] async for row in cursor] == list(range(10))
         with pytest.raises(asyncpg.exceptions.UndefinedTableError):
             await connection.fetch("SELECT * FROM nowhere")
+        await connection.close()
+
+    asyncio.run(talk())
+
+
+def test_asyncpg_with_arrays(server, table):
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(f"postgresql://root@127.0.0.1:{server.port}/dev")
+        await connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, numbers int[], words varchar[], d date[])")
+        days = [date(2026, 1, 1), None]
+        async with connection.transaction():  # it looks types up inside, too
+            await connection.execute(f"INSERT INTO {table} VALUES ($1, $2, $3, $4)", 1, [1, None], ["a,b", "c"], days)
+        assert await connection.fetchrow(f"SELECT * FROM {table} WHERE id = ANY($1)", [1, 2]) == (
+            1, [1, None], ["a,b", "c"], days,
+        )  # fmt: skip
+        assert await connection.fetchval("SELECT ARRAY[1.5, 2.5]::numeric[]") == [Decimal("1.5"), Decimal("2.5")]
+        assert await connection.fetchval("SELECT ARRAY[ARRAY[1, 2], ARRAY[3, 4]]") == [[1, 2], [3, 4]]
         await connection.close()
 
     asyncio.run(talk())

@@ -84,6 +84,70 @@ def test_prepared_statements(connect, table):
         assert found == (None if name is None else (name,))
 
 
+def test_prepare_and_execute_in_sql(connect, table):
+    connection = connect()
+
+    def ask(sql: str) -> list[tuple]:
+        return connection.execute(sql).fetchall()
+
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date)")
+    assert connection.execute(f"PREPARE put AS INSERT INTO {table} VALUES ($1, $2, $3)").statusmessage == "PREPARE"
+    assert connection.execute("EXECUTE put (1, 'it''s', '2026-01-01')").statusmessage == "INSERT 0 1"
+    assert connection.execute("EXECUTE put (1 + 1, lower('B'), NULL)").statusmessage == "INSERT 0 1"
+    ask_for = f"PREPARE ask (bigint, int) AS SELECT n, d, $1 FROM {table} WHERE id = $1 LIMIT $2"
+    connection.execute(ask_for)
+    assert ask("EXECUTE ask (1, 5)") == [("it's", date(2026, 1, 1), 1)]
+    assert connection.execute("EXECUTE ask (%s, %s)", (2, 5)).fetchall() == [("b", None, 2)]
+    with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
+        connection.execute(ask_for)
+    with pytest.raises(psycopg.errors.SyntaxError, match="wrong number of parameters"):
+        connection.execute("EXECUTE ask (1)")
+    with pytest.raises(psycopg.errors.SyntaxError) as caught:
+        connection.execute("PREPARE wrong AS SELECT $1 FROM WHERE")
+    assert caught.value.diag.statement_position == "33"
+    with pytest.raises(psycopg.errors.SyntaxError, match="can be prepared"):
+        connection.execute("PREPARE wrong AS FLUSH")
+    assert connection.execute("DEALLOCATE ask").statusmessage == "DEALLOCATE"
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        connection.execute("EXECUTE ask (1, 5)")
+
+
+def test_errors_point_into_the_text_that_was_sent(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    for parameters in (("a parameter that is much longer than its place",), ("",)):
+        with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
+            connection.execute(f"SELECT %s::varchar, nothing FROM {table}", parameters)
+        assert caught.value.diag.statement_position == "21"
+
+
+def test_a_pipeline_of_inserts_is_one_commit(database, connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n int NOT NULL)")
+    connection.execute(f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id, 10 / n AS tenth FROM {table}")
+    before = database.engine.coordinator.stats.epochs
+    with connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES (%s, %s)", [(id % 500, id + 1) for id in range(600)])
+        assert cursor.rowcount == 600
+    assert database.engine.coordinator.stats.epochs - before < 20
+    assert connection.execute(f"SELECT count(*), max(n) FROM {table}").fetchone() == (500, 600)
+
+    # One that fails while it is bound, and one that fails in the epoch.
+    with pytest.raises(psycopg.errors.NotNullViolation), connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO {table} VALUES (%s, %s)", [(1001, 1), (1002, None), (1003, 1)])
+    assert connection.execute(f"SELECT id FROM {table} WHERE id > 1000").fetchall() == [(1001,)]
+    with pytest.raises(psycopg.errors.DivisionByZero), connection.pipeline() as pipeline:
+        connection.execute(f"INSERT INTO {table} VALUES (2001, 1)")
+        connection.execute(f"INSERT INTO {table} VALUES (2002, 0)")
+        pipeline.sync()
+    with connection.pipeline():
+        connection.execute(f"INSERT INTO {table} VALUES (3001, 1)")
+        found = connection.execute(f"SELECT n FROM {table} WHERE id = 3001")
+        connection.execute(f"INSERT INTO {table} VALUES (3002, 1)")
+        assert found.fetchall() == [(1,)], "a query sees what was sent before it"
+    assert connection.execute(f"SELECT id FROM {table} WHERE id > 3000 ORDER BY id").fetchall() == [(3001,), (3002,)]
+
+
 def test_errors_say_where(connect):
     with pytest.raises(psycopg.errors.SyntaxError) as caught:
         connect().execute("SELECT * FORM t")
@@ -126,10 +190,28 @@ def test_copy(connect, table):
         f"COPY (SELECT id, n FROM {table} WHERE id < 2 ORDER BY id) TO STDOUT CSV HEADER"
     ) as copy:
         assert b"".join(copy) == b"id,n\n0,a\tb\\0\n1,\n"
+    with connection.cursor().copy(f"COPY (SELECT id, n FROM {table} ORDER BY id) TO STDOUT") as copy:
+        assert list(copy.rows()) == [(str(id), n) for id, n, _ in rows], "a message for each row"
     with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="line 2, column id"):
         with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
             copy.write(b"100\tx\t2026-01-01\nx\ty\t2026-01-01\n")
     assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (20,)
+
+
+def test_copy_in_binary(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date, x numeric(10,2), b bytea)")
+    rows = [(n, None if n % 2 else f"a\t{n}", date(2026, 1, n + 1), Decimal(n) / 4, bytes([n])) for n in range(20)]
+    with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary)") as copy:
+        copy.set_types(["int4", "varchar", "date", "numeric", "bytea"])
+        for row in rows:
+            copy.write_row(row)
+    with connection.cursor().copy(f"COPY (SELECT * FROM {table} ORDER BY id) TO STDOUT (FORMAT binary)") as copy:
+        copy.set_types(["int4", "varchar", "date", "numeric", "bytea"])
+        assert list(copy.rows()) == rows
+    with pytest.raises(psycopg.errors.BadCopyFileFormat):
+        with connection.cursor().copy(f"COPY {table} FROM STDIN WITH BINARY") as copy:
+            copy.write(b"not that")
 
 
 def cancelled_after(connection, seconds: float, sql: str) -> float:

@@ -47,7 +47,9 @@ def test_a_life(tmp_path):
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
     assert service.get("/healthz") == "ok\n"
-    assert 'headrace_relation_rows{relation="t",kind="table"} 0' in service.get("/metrics")
+    figures = service.get("/metrics").splitlines()
+    assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
+    assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
 
     acknowledged: list[int] = []
 

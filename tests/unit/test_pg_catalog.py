@@ -92,6 +92,38 @@ CLIENT_QUERIES = (
     "SELECT nspname FROM pg_namespace WHERE nspname NOT LIKE 'pg/_'::varchar || '%' ESCAPE '/'",
     "SELECT col_description(c.oid, 2), obj_description(c.oid, 'pg_class') FROM pg_class c",
     "SELECT table_name FROM information_schema.tables t JOIN rw_catalog.rw_tables r ON r.name = t.table_name",
+    # JDBC: primary keys, indexes, and whether a type is an array
+    """SELECT r.key_seq FROM (SELECT (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ,
+         information_schema._pg_expandarray(i.indkey) AS KEYS, i.indrelid AS rel FROM pg_catalog.pg_index i) r
+       JOIN pg_attribute a ON a.attrelid = r.rel WHERE a.attnum = (r.KEYS).x""",
+    """SELECT CASE i.indoption[1 - 1] & 1::smallint WHEN 1 THEN 'D' ELSE 'A' END, trim(both '"' from
+         pg_catalog.pg_get_indexdef(i.indexrelid, 1, false)) FROM pg_index i""",
+    "SELECT typinput = 'pg_catalog.array_in'::regproc AS is_array FROM pg_type WHERE oid = '1007'",
+    "select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> ALL ('{a,abs}'::text[])",
+    "SELECT t.typname FROM pg_type t WHERE (n.nspname = ANY(current_schemas(true)))".replace("n.nspname", "'public'"),
+    # dbt: what depends on what, grants, the catalog
+    """select distinct c.relname from pg_class c join pg_depend d on d.refobjid = c.oid
+       and d.classid = 'pg_rewrite'::regclass and d.refclassid = 'pg_class'::regclass and d.deptype = 'i'""",
+    """select grantee, privilege_type from "dev".information_schema.role_table_grants
+       where grantor = current_role and grantee != current_role and table_schema = 'public'""",
+    "select 1 from pg_namespace sch where not pg_is_other_temp_schema(sch.oid)",
+    # Grafana: the version, tables in the search path, columns of a table
+    "SELECT current_setting('server_version_num')::int/100 as version",
+    """SELECT CASE WHEN quote_ident(table_schema) IN (SELECT CASE WHEN trim(s[i]) = '"$user"' THEN user
+         ELSE trim(s[i]) END FROM generate_series(1, array_upper(string_to_array(current_setting('search_path'), ','),
+         1)) AS i, string_to_array(current_setting('search_path'), ',') s)
+       THEN quote_ident(table_name) ELSE table_name END AS "table" FROM information_schema.tables""",
+    """SELECT quote_ident(column_name) FROM information_schema.columns
+       WHERE CASE WHEN array_length(parse_ident('public.x'), 1) = 2 THEN quote_ident(table_schema) =
+         (parse_ident('public.x'))[1] ELSE quote_ident(table_name) = 'x' END""",
+    # DBeaver: everything of a catalog table, with comments
+    """SELECT c.oid, c.*, d.description, pg_catalog.pg_get_expr(c.relpartbound, c.oid) FROM pg_catalog.pg_class c
+       LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid = c.oid AND d.objsubid = 0
+         AND d.classoid = 'pg_class'::regclass WHERE c.relnamespace = 2200 AND c.relkind NOT IN ('i', 'I', 'c')""",
+    """SELECT i.*, i.indkey AS keys, pg_catalog.pg_relation_size(i.indexrelid),
+         pg_catalog.pg_stat_get_numscans(i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indrelid = 16385""",
+    "SELECT p.oid, p.*, pg_catalog.pg_get_expr(p.proargdefaults, 0) FROM pg_catalog.pg_proc p",
+    "SELECT sa.* FROM pg_catalog.pg_stat_activity sa",
 )
 
 
@@ -101,8 +133,31 @@ def test_queries_of_clients_can_be_bound(sql):
     bind_query(system.query, system.catalog)
 
 
-def test_other_queries_stay_what_they_are():
-    query = parse_query("SELECT id, lower('x') FROM orders")
+def test_types_that_asyncpg_looks_up():
+    """Its query is recursive, and so are parts of it; Spark is asked for what it comes to."""
+    introspection = pytest.importorskip("asyncpg.introspection")
+    for given, rows in (("CAST('{1007}' AS bigint[])", 2), ("CAST('{25}' AS bigint[])", 0), ("NULL", 0)):
+        system = resolve(parse_query(introspection.INTRO_LOOKUP_TYPES_13.replace("$1", given)), CONTEXT)
+        assert not system.tables
+        bound = bind_query(system.query, system.catalog)
+        assert bound.output[:3] == ("oid", "ns", "name") and bound.output[-1] == "range_subtype_name"
+        assert system.query.sql().count("'pg_catalog'") == rows
+
+
+def test_set_config_sets():
+    told = []
+    context = Context(
+        state=Manifest(catalog=CATALOG), settings=CONTEXT.settings, assign=lambda *each: told.append(each)
+    )
+    resolve(parse_query("SELECT current_setting('jit'), set_config('jit', 'off', false)"), context)
+    assert told == [("jit", "off")]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT id, lower('x') FROM orders", "SELECT * FROM ROWS FROM (generate_series(1, 2), unnest(ARRAY[3])) r"]
+)
+def test_other_queries_stay_what_they_are(sql):
+    query = parse_query(sql)
     assert resolve(query, CONTEXT).query is query
 
 

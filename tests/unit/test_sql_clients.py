@@ -41,6 +41,16 @@ def test_cursors():
     assert (move.count, move.move, all_rows.count, close.name) == (5, True, None, None)
 
 
+def test_prepared_statements():
+    prepare, execute, bare = parse(
+        "PREPARE p (int, numeric(10,2)) AS SELECT $1 + $2; EXECUTE p (1, 2 * (3 - x)); EXECUTE q"
+    )
+    assert (prepare.name, list(map(str, prepare.types))) == ("p", ["integer", "numeric(10,2)"])
+    assert prepare.text == "SELECT $1 + $2" and prepare.start == len("PREPARE p (int, numeric(10,2)) AS ")
+    assert (execute.name, execute.texts) == ("p", ("1", "2 * (3 - x)"))
+    assert (bare.name, bare.values) == ("q", ())
+
+
 @pytest.mark.parametrize(
     ("sql", "options"),
     [
@@ -61,7 +71,7 @@ def test_copy(sql, options):
     [
         ("COPY t FROM '/etc/passwd'", Unsupported),
         ("COPY t FROM PROGRAM 'x'", Unsupported),
-        ("COPY t FROM STDIN (FORMAT binary)", Unsupported),
+        ("COPY t FROM STDIN (FORMAT arrow)", Unsupported),
         ("COPY (SELECT 1) FROM STDIN", SqlSyntaxError),
         ("DECLARE c SCROLL CURSOR FOR SELECT 1", Unsupported),
         ("FETCH BACKWARD 1 FROM c", Unsupported),

@@ -531,7 +531,14 @@ def test_names_that_are_no_keywords_in_postgresql(word):
     assert one(f"UPDATE t SET {word} = {word} + 1").assignments[0][0] == word
 
 
-@pytest.mark.parametrize("word", ["order", "group", "user", "end", "table", "all", "is", "left", "limit", "when"])
+def test_functions_without_parentheses_are_no_names():
+    with pytest.raises(SqlSyntaxError):
+        parse("SELECT 1 FROM user")
+    (statement,) = parse("SELECT user, current_role")
+    assert [item.name for item in statement.query.selects] == ["current_user", "current_user"]
+
+
+@pytest.mark.parametrize("word", ["order", "group", "end", "table", "all", "is", "left", "limit", "when"])
 def test_reserved_words_need_quotes(word):
     for text in (f"SELECT 1 FROM {word}", f"CREATE TABLE t ({word} INT)", f"SELECT 1 FROM t WHERE {word} = 1"):
         with pytest.raises(SqlSyntaxError):

@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.catalog import Catalog, Column, Relation
-from headrace.errors import DataError
+from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
 from headrace.serving.wire.binary import decode, encoder
-from headrace.serving.wire.copy_format import CopyOptions, read_columns, write_rows
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
-from headrace.sql.parse import parse
 from headrace.types import SqlType, array_of
 
 INTEGER, TEXT, NUMERIC = SqlType("integer"), SqlType("varchar"), SqlType("numeric")
@@ -100,6 +99,7 @@ CATALOG = Catalog().add(TABLE)
         ("SELECT * FROM t x WHERE x.price BETWEEN $1 AND $2", ["numeric(10,2)", "numeric(10,2)"]),
         ("SELECT * FROM t WHERE id = ANY($1)", ["integer[]"]),
         ("SELECT $1::date, $2", ["date", "varchar"]),
+        ("SELECT * FROM t WHERE id = any($1::oid[])", ["bigint[]"]),
         ("INSERT INTO t VALUES ($1, $2, $3, $4)", ["integer", "varchar", "numeric(10,2)", "date"]),
         ("INSERT INTO t (day, id) VALUES ($1, $2)", ["date", "integer"]),
         ("UPDATE t SET name = $1 WHERE id = $2", ["varchar", "integer"]),
@@ -107,9 +107,22 @@ CATALOG = Catalog().add(TABLE)
     ],
 )
 def test_types_of_parameters(sql, types):
-    (statement,) = parse(parameters.with_names(sql))
+    (statement,) = parameters.with_names(sql).parse()
     found = parameters.parameter_types(statement, len(types), (), CATALOG)
     assert [str(kind) for kind in found] == types
+
+
+def test_errors_point_into_the_text_that_was_sent():
+    sent = "SELECT '$1', $1, $2 /* $1 */, nothing, $1, there"
+    made = parameters.with_constants(sent, ["'a long constant'", "1"])
+    assert made.text == "SELECT '$1', 'a long constant', 1 /* $1 */, nothing, 'a long constant', there"
+    for word in ("SELECT", "'$1'", "nothing", "there"):
+        assert made.original(made.text.index(word) + 1) == sent.index(word) + 1
+    assert made.original(made.text.index("long") + 1) == sent.index(" $1") + 2
+    assert made.original(len(made.text) + 1) == len(sent) + 1
+    with pytest.raises(SqlSyntaxError) as caught:
+        parameters.with_constants("SELECT $1 FORM t", ["'a long constant'"]).parse()
+    assert caught.value.position == 16
 
 
 @pytest.mark.parametrize(
@@ -144,7 +157,7 @@ CELLS = st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5)
 def test_what_copy_writes_it_reads(rows, csv):
     options = CopyOptions.of((("format", "csv"),) if csv else ())
     columns = [list(column) for column in zip(*rows, strict=True)]
-    assert read_columns(write_rows(columns, options), 2, options) == columns
+    assert read_columns(b"".join(lines_of(columns, options)), 2, options) == columns
 
 
 def test_copy_says_which_line_is_wrong():

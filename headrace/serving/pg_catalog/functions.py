@@ -5,6 +5,7 @@ The catalog is small and known, so what PostgreSQL looks up becomes a ``CASE`` o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from headrace.errors import UndefinedParameter, UndefinedRelation
 from headrace.serving.pg_catalog.postgres import CLASS_OID, RELATIONS, index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
 from headrace.serving.wire.oids import PG_TYPES
-from headrace.sql.dialect import call
+from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE
 from headrace.types import quote_sql
 
@@ -204,6 +205,29 @@ def _subscripts(arguments: Arguments, context: Context) -> exp.Expression:
     return call("unnest", case)
 
 
+def _expanded(arguments: Arguments, context: Context) -> exp.Expression:
+    """``_pg_expandarray``: the elements as rows, x, with their numbers, n. As many as an index here has."""
+    longest = max((len(relation.columns) for relation in context.catalog), default=1)
+    pairs = [f"CAST(ROW(a[{at}], {at}) AS STRUCT<x INT, n INT>)" for at in range(1, min(longest, MOST_KEYS) + 1)]
+    cases = (f"WHEN {size} THEN ARRAY[{', '.join(pairs[:size])}]" for size in range(1, len(pairs) + 1))
+    pattern = parse_expression(f"unnest(CASE cardinality(a) {' '.join(cases)} END)")
+    return pattern.transform(lambda node: arguments[0].copy() if isinstance(node, exp.Column) else node)
+
+
+def _parse_ident(arguments: Arguments, context: Context) -> exp.Expression:
+    """The parts of a name, as they are kept: 'public."T"' is public and T."""
+    parts = re.findall(r'"(?:[^"]|"")+"|[^."]+', arguments[0].name)
+    kept = (part[1:-1].replace('""', '"') if part[0] == '"' else part.strip().lower() for part in parts)
+    return exp.Array(expressions=[text(part) for part in kept])
+
+
+def _set_config(arguments: Arguments, context: Context) -> exp.Expression:
+    name, value = arguments[0].name, arguments[1]
+    if isinstance(value, exp.Literal):
+        context.assign(name, value.this)
+    return text(value.this if isinstance(value, exp.Literal) else None)
+
+
 def constant(value: Any) -> Build:
     return lambda arguments, context: value(context) if callable(value) else value.copy()
 
@@ -226,6 +250,8 @@ FUNCTIONS: dict[str, Build] = {
     "pg_char_to_encoding": constant(number(6)),
     "pg_is_in_recovery": constant(FALSE),
     "pg_relation_is_publishable": constant(FALSE),
+    "pg_is_other_temp_schema": constant(FALSE),
+    **dict.fromkeys(("pg_stat_get_numscans", "pg_my_temp_schema"), constant(number(0))),
     **dict.fromkeys(
         (
             "pg_table_is_visible",
@@ -285,4 +311,7 @@ FUNCTIONS: dict[str, Build] = {
     "to_regclass": _to_regclass,
     "to_regtype": _to_regtype,
     "generate_subscripts": _subscripts,
+    "_pg_expandarray": _expanded,
+    "parse_ident": _parse_ident,
+    "set_config": _set_config,
 }

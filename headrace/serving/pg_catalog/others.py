@@ -18,6 +18,7 @@ from headrace.serving.pg_catalog.relations import (
 )
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.names import DATABASE
+from headrace.state.vnode import VNODES
 from headrace.types import SqlType
 
 _TABLE_TYPES = {TABLE: "BASE TABLE", SOURCE: "BASE TABLE", VIEW: "VIEW", MATERIALIZED_VIEW: "MATERIALIZED VIEW"}
@@ -105,6 +106,20 @@ INFORMATION_SCHEMA: dict[str, SystemRelation] = {
     "constraint_column_usage": system_relation(
         "table_schema text, table_name text, column_name text, constraint_schema text, constraint_name text"
     ),
+    **dict.fromkeys(
+        ("role_table_grants", "table_privileges"),
+        system_relation(
+            """grantor text, grantee text, table_catalog text, table_schema text, table_name text,
+            privilege_type text, is_grantable text, with_hierarchy text"""
+        ),
+    ),
+    "check_constraints": system_relation("constraint_schema text, constraint_name text, check_clause text"),
+    "view_table_usage": system_relation(
+        "view_schema text, view_name text, table_catalog text, table_schema text, table_name text"
+    ),
+    "enabled_roles": system_relation("role_name text", lambda context: [(context.user,)]),
+    "domains": system_relation("domain_schema text, domain_name text, data_type text"),
+    "parameters": system_relation("specific_schema text, specific_name text, parameter_name text, data_type text"),
     "routines": system_relation("routine_schema text, routine_name text, routine_type text, data_type text"),
     "sequences": system_relation("sequence_schema text, sequence_name text, data_type text"),
     "triggers": system_relation("trigger_schema text, trigger_name text, event_object_table text"),
@@ -154,6 +169,20 @@ def _depend(context: Context) -> Iterator[tuple]:
             yield oid(relation), oid(context.catalog.relations[upstream])
 
 
+def _fragments(context: Context) -> Iterator[tuple]:
+    """RisingWave's fragments are pieces of a dataflow; Headrace's are the relations that are kept up to date."""
+    for relation in context.catalog:
+        if relation.stored:
+            yield (
+                oid(relation), oid(relation), relation.name, "HASH", [oid(relation)],
+                [oid(context.catalog.relations[upstream]) for upstream in relation.depends_on],
+                [_FLAGS[relation.kind]], relation.parallelism or None, VNODES,
+            )  # fmt: skip
+
+
+_FLAGS = {TABLE: "TABLE", SOURCE: "SOURCE", MATERIALIZED_VIEW: "MVIEW", INDEX: "INDEX"}
+
+
 def _runs(context: Context) -> Iterator[tuple]:
     for relation in context.catalog:
         for run in context.state.runs.get(relation.id, ()):
@@ -186,6 +215,17 @@ RW_CATALOG: dict[str, SystemRelation] = {
         "ddl_id big, ddl_statement text, progress text, initialized_at time, state text, error text", _ddl_progress
     ),
     "rw_depend": system_relation("objid int, refobjid int", _depend),
+    "rw_fragments": system_relation(
+        """fragment_id int, table_id int, name text, distribution_type text, state_table_ids ints,
+        upstream_fragment_ids ints, flags texts, parallelism int, max_parallelism int""",
+        _fragments,
+    ),
+    "rw_relations": system_relation(
+        "id int, name text, relation_type text, schema_id int, owner int, definition text",
+        lambda context: [
+            (oid(each), each.name, each.kind, NAMESPACES["public"], OWNER, each.definition) for each in context.catalog
+        ],
+    ),
     "rw_relation_runs": system_relation(
         "relation_id int, run text, epoch big, rows big, retractions big, bytes big", _runs
     ),

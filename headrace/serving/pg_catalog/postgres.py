@@ -22,6 +22,7 @@ from headrace.serving.pg_catalog.relations import (
     type_oid,
 )
 from headrace.serving.wire.oids import PG_TYPES
+from headrace.sql.dialect import RESERVED
 from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
@@ -134,9 +135,11 @@ def _types(context: Context) -> Iterator[tuple]:
 
 
 def _type_row(number: int, name: str, size: int, kind: str, category: str, element: int, array: int) -> tuple:
+    prefix = "array_" if element else name  # by which drivers tell an array
+    functions = tuple(prefix + each for each in ("in", "out", "recv", "send"))
     return (
         number, name, NAMESPACES["pg_catalog"], OWNER, size, size in (1, 2, 4, 8), kind, category, False, True, ",", 0,
-        element, array, f"{name}in", f"{name}out", f"{name}recv", f"{name}send", "-", False, 0, -1, 0, 0, None, "i",
+        element, array, *functions, "-", False, 0, -1, 0, 0, None, "i",
         "p",
     )  # fmt: skip
 
@@ -221,6 +224,15 @@ def _settings(context: Context) -> Iterator[tuple]:
             value,
             value,
         )
+
+
+def _activity(context: Context) -> Iterator[tuple]:
+    """The session that asks; those of others are their own business."""
+    name = context.settings.get("application_name", "")
+    yield (
+        1, DATABASE, context.process, OWNER, context.user, name, None, None, None, None, None, None, None, None, None,
+        "active", None, "client backend",
+    )  # fmt: skip
 
 
 def _access_methods(context: Context) -> Iterator[tuple]:
@@ -310,7 +322,20 @@ RELATIONS: dict[str, SystemRelation] = {
     "pg_shdescription": system_relation("objoid int, classoid int, description text"),
     "pg_proc": system_relation(
         """oid int, proname text, pronamespace int, proowner int, prolang int, prokind text, proretset bool,
-        prorettype int, pronargs small, proargtypes ints, proargnames texts, prosrc text, proisagg bool"""
+        prorettype int, pronargs small, proargtypes ints, proargnames texts, prosrc text, proisagg bool,
+        provolatile text, proisstrict bool, prosecdef bool, procost real, prorows real, provariadic int,
+        proallargtypes ints, proargmodes texts, proargdefaults text, probin text, proconfig texts, proacl texts,
+        proparallel text, proleakproof bool, prosupport text, pronargdefaults small"""
+    ),
+    "pg_aggregate": system_relation("aggfnoid int, aggkind text, aggtransfn text"),
+    "pg_get_keywords": system_relation(
+        "word text, catcode text, catdesc text", lambda context: [(word, "R", "reserved") for word in sorted(RESERVED)]
+    ),
+    "pg_stat_activity": system_relation(
+        """datid int, datname text, pid int, usesysid int, usename text, application_name text, client_addr text,
+        client_hostname text, client_port int, backend_start time, xact_start time, query_start time,
+        state_change time, wait_event_type text, wait_event text, state text, query text, backend_type text""",
+        _activity,
     ),
     "pg_language": system_relation("oid int, lanname text, lanowner int, lanispl bool"),
     "pg_collation": system_relation(

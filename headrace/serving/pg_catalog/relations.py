@@ -38,6 +38,8 @@ class Context:
     user: str = "root"
     process: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
+    assign: Callable[[str, str], None] = lambda name, value: None
+    """SET name = value, for set_config"""
     jobs: Callable[[], list[dict[str, Any]]] = list
     """SHOW JOBS; asked for only by those who show it"""
 

@@ -14,9 +14,11 @@ from sqlglot import exp
 from headrace.catalog import TABLE, Catalog, Column, Relation
 from headrace.errors import Unsupported
 from headrace.serving.pg_catalog import functions
+from headrace.serving.pg_catalog.drivers import without_recursion
 from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
 from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
 from headrace.serving.pg_catalog.relations import NAMESPACES, Context, SystemRelation
+from headrace.sql.dialect import call
 from headrace.sql.names import DATABASE
 
 SCHEMAS: dict[str, dict[str, SystemRelation]] = {
@@ -41,6 +43,7 @@ class SystemQuery:
 
 
 def resolve(query: exp.Expression, context: Context) -> SystemQuery:
+    query = without_recursion(query)
     if not _speaks_of_the_system(query, context.catalog):
         return SystemQuery(query=query, catalog=context.catalog)
     resolver = _Resolver(context)
@@ -51,9 +54,9 @@ def resolve(query: exp.Expression, context: Context) -> SystemQuery:
 def _speaks_of_the_system(query: exp.Expression, catalog: Catalog) -> bool:
     return any(
         (isinstance(node, exp.Table) and _find(node, catalog, ()) is not None)
-        or (isinstance(node, exp.Dot) and node.this.name == "pg_catalog")
+        or (isinstance(node, exp.Dot) and node.this.name in SCHEMAS)
         or (isinstance(node, exp.Anonymous) and node.name.lower() in functions.FUNCTIONS)
-        or (isinstance(node, exp.Cast) and _object_type(node.args.get("to")) is not None)
+        or (isinstance(node, exp.Cast) and object_type(node.args.get("to")) is not None)
         or isinstance(node, exp.Operator)
         for node in query.walk()
     )
@@ -61,7 +64,7 @@ def _speaks_of_the_system(query: exp.Expression, catalog: Catalog) -> bool:
 
 def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[str, str] | None:
     """Schema and name of the system relation that is meant."""
-    schema, name = table.db, table.name
+    schema, name = table.db, table.this.name if table.this is not None else ""  # ROWS FROM has no name
     if table.catalog and table.catalog != DATABASE:
         return None
     if schema:
@@ -71,7 +74,7 @@ def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[st
     return None
 
 
-def _object_type(kind: exp.Expression | None) -> str | None:
+def object_type(kind: exp.Expression | None) -> str | None:
     """regclass, oid, name, and everything that is written as pg_catalog.type"""
     if isinstance(kind, exp.ObjectIdentifier):
         return kind.name.lower()
@@ -81,11 +84,12 @@ def _object_type(kind: exp.Expression | None) -> str | None:
             return inner.expression.name.lower()
         if kind.this in (exp.DataType.Type.NAME, exp.DataType.Type.USERDEFINED) and kind.sql().lower() in _NAMES:
             return kind.sql().lower().strip('"')
-        if kind.this == exp.DataType.Type.ARRAY and kind.expressions and _object_type(kind.expressions[0]) is not None:
-            return f"{_object_type(kind.expressions[0])}[]"
+        if kind.this == exp.DataType.Type.ARRAY and kind.expressions and object_type(kind.expressions[0]) is not None:
+            return f"{object_type(kind.expressions[0])}[]"
     return None
 
 
+_SCALAR = {"string_to_array", "current_schemas", "parse_ident"}
 _NAMES = {"name", "oid", '"char"', "regclass", "regtype", "regproc", "regnamespace", "regrole", "xid", "int2vector"}
 _PLAIN = {
     "name": "varchar", "char": "varchar", "text": "varchar", "oid": "int", "xid": "int", "bpchar": "varchar",
@@ -108,16 +112,18 @@ class _Resolver:
             node.set("db", None)
             node.set("catalog", None)
             return node
-        if isinstance(node, exp.Dot) and node.this.name == "pg_catalog":
+        if isinstance(node, exp.Dot) and node.this.name in SCHEMAS:
             return node.expression.transform(self.node, copy=False)
         if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
             return self._call(node, build)
-        if isinstance(node, exp.Cast) and (kind := _object_type(node.args.get("to"))) is not None:
+        if isinstance(node, exp.Cast) and (kind := object_type(node.args.get("to"))) is not None:
             return self._cast(node, kind)
         if isinstance(node, exp.Operator):
             return self._operator(node)
         if isinstance(node, exp.DPipe):
             return self._concatenation(node)
+        if isinstance(node, exp.Bracket) and node.this.name.endswith("indoption"):
+            return self._option(node)
         if isinstance(node, exp.Collate):
             return node.this.transform(self.node, copy=False)
         return node
@@ -133,20 +139,26 @@ class _Resolver:
         return made
 
     def _table(self, node: exp.Table) -> exp.Expression:
-        if isinstance(node.this, exp.Anonymous):
+        if isinstance(node.this, exp.Anonymous) and node.this.name not in POSTGRES:
             node.set("db", None)
-            return node
+            return self._one_value(node) if node.this.name in _SCALAR else node
         ctes = tuple(cte.alias for with_ in node.root().find_all(exp.With) for cte in with_.expressions)
         found = _find(node, self._context.catalog, ctes)
         if found is None:
             return node
         name = self._add(*found)
         if node.args.get("alias") is None:
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.this.name, quoted=True)))
         node.set("this", exp.to_identifier(name, quoted=True))
         node.set("db", None)
         node.set("catalog", None)
         return node
+
+    def _one_value(self, node: exp.Table) -> exp.Expression:
+        """A function in FROM that returns no set is a table of one row, which is called as its column is."""
+        name = node.alias or node.this.name
+        value = exp.alias_(node.this.transform(self.node, copy=False), name, quoted=True)
+        return exp.Select(expressions=[value]).subquery(exp.to_identifier(name, quoted=True))
 
     def _add(self, schema: str, name: str) -> str:
         """A table for the system relation, under a name that no user can give."""
@@ -170,6 +182,13 @@ class _Resolver:
         if all(isinstance(part, exp.Literal) and part.is_string for part in parts):
             return exp.Literal.string("".join(part.this for part in parts))
         return node
+
+    @staticmethod
+    def _option(node: exp.Bracket) -> exp.Expression:
+        """An int2vector is text here, as clients print it; its elements count from 0."""
+        at = exp.Add(this=exp.paren(node.expressions[0].copy()), expression=functions.number(1))
+        part = call("split_part", node.this.copy(), exp.Literal.string(" "), at)
+        return exp.Cast(this=part, to=exp.DataType.build("smallint"))
 
     def _operator(self, node: exp.Operator) -> exp.Expression:
         name = str(node.args["operator"]).split(".")[-1]
@@ -195,6 +214,8 @@ class _Resolver:
                 return functions.number(NAMESPACES.get(inner.this, 0))
             names = {number: name for name, number in NAMESPACES.items()}
             return inner if _compared(node) else functions.lookup(inner, names)
+        if kind == "regproc" and isinstance(inner, exp.Literal):
+            inner = exp.Literal.string(inner.this.removeprefix("pg_catalog."))
         bare, brackets, _ = kind.partition("[")
         return exp.Cast(
             this=inner, to=exp.DataType.build(_PLAIN.get(bare, bare) + ("[]" if brackets else ""), "postgres")
@@ -208,6 +229,6 @@ class _Resolver:
 def _compared(node: exp.Expression) -> bool:
     """Whether the number of an object is wanted, and not its name."""
     parent = node.parent
-    if isinstance(parent, exp.Cast) and _object_type(parent.args.get("to")) == "oid":
+    if isinstance(parent, exp.Cast) and object_type(parent.args.get("to")) == "oid":
         return True
     return isinstance(parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Any
 
 from headrace.serving.wire.reader import MessageReader
@@ -32,11 +33,13 @@ class Channel:
         """The next message of a client that has to say who it is by then."""
         return self._next(self._reader.next_startup, deadline)
 
-    def message(self, deadline: float | None = None) -> Any:
-        return self._next(self._reader.next_message, deadline)
+    def message(self, deadline: float | None = None, *, before_waiting: Callable[[], None] | None = None) -> Any:
+        return self._next(self._reader.next_message, deadline, before_waiting)
 
-    def _next(self, take, deadline: float | None) -> Any:
+    def _next(self, take, deadline: float | None, before_waiting: Callable[[], None] | None = None) -> Any:
         while (message := take()) is None:
+            if before_waiting is not None:
+                before_waiting()
             self.flush()
             self._socket.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
             try:

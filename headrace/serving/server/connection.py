@@ -18,8 +18,10 @@ from headrace.errors import HeadraceError, QueryCancelled
 from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
+from headrace.serving.server.grouping import InsertGroup
+from headrace.serving.server.parameters import without_positions
 from headrace.serving.server.portal import Portal
-from headrace.serving.server.prepared import PreparedStatements
+from headrace.serving.server.prepared import Bound, PreparedStatements
 from headrace.serving.server.startup import Greeting
 from headrace.serving.session import IDLE, Session
 from headrace.serving.wire import reader, writer
@@ -59,6 +61,9 @@ class Connection:
         self._session = Session(engine, on_notice=self._notice_now)
         self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session)
+        self._group = InsertGroup(self._session.write_rows, channel.send)
+        self._skipping = False
+        """After an error, up to the next Sync"""
         self._reported: dict[str, str] = {}
         self._busy = threading.Lock()
         self._running = False
@@ -102,16 +107,21 @@ class Connection:
     # --- the thread --------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._prepared.close_portals()
+
+    def _serve(self) -> None:
         self._session.own_thread()
         for name, value in self._greeting.settings.items():
             self._session.perform(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
         self._report_parameters()
         self._channel.send(writer.backend_key(self.process, self.secret))
         self._ready()
-        skipping = False
         while True:
             try:
-                message = self._channel.message()
+                message = self._channel.message(before_waiting=self._settle)
             except Gone:
                 if self.stopping:
                     self._say_goodbye()
@@ -119,18 +129,25 @@ class Connection:
             if isinstance(message, reader.Terminate):
                 return
             if isinstance(message, reader.Sync):
-                skipping = False
+                self._settle()
+                self._skipping = False
                 if self._session.status == IDLE:
                     self._prepared.forget_bound()
                 self._ready()
             elif isinstance(message, reader.Query):
-                skipping = False
+                self._settle()
+                self._skipping = False
                 self._guarded(partial(self._simple, message.text))
                 self._ready()
             elif isinstance(message, (reader.CopyData, reader.CopyDone, reader.CopyFail)):
                 pass  # what is left of a COPY that failed
-            elif not skipping:
-                skipping = not self._guarded(partial(self._extended, message))
+            elif not self._skipping:
+                self._skipping = not self._guarded(partial(self._extended, message))
+
+    def _settle(self) -> None:
+        """What is held back of a pipeline is written now."""
+        if self._group and not self._guarded(self._group.settle):
+            self._skipping = True
 
     def _ready(self) -> None:
         self._report_parameters()
@@ -183,6 +200,13 @@ class Connection:
         self.cancel()
 
     def _fail(self, error: HeadraceError) -> None:
+        try:
+            self._group.settle()  # what was sent before the statement that failed is no less valid
+        except HeadraceError as earlier:
+            error = earlier
+        except Exception as earlier:
+            log.exception("unexpected error in a statement of session %d", self.process)
+            error = InternalError(f"unexpected error: {type(earlier).__name__}: {earlier}")
         self._session.fail()
         if self._session.cancelled and error.sqlstate != "57014":
             error = QueryCancelled("canceling statement due to user request")
@@ -214,6 +238,10 @@ class Connection:
             self._answer(statement)
 
     def _answer(self, statement: ast.Statement) -> None:
+        if isinstance(statement, ast.Execute):
+            with without_positions():
+                self._answer(self._prepared.executed(statement))
+            return
         if self._for_the_connection(statement):
             return
         result = self._session.perform(statement)
@@ -239,18 +267,19 @@ class Connection:
     def _extended(self, message: object) -> None:
         if isinstance(message, reader.Parse):
             self._prepared.parse(message, self._engine.committed.catalog)
-            self._channel.send(writer.PARSE_COMPLETE)
+            self._group.send(writer.PARSE_COMPLETE)
         elif isinstance(message, reader.Bind):
             self._prepared.bind(message)
-            self._channel.send(writer.BIND_COMPLETE)
+            self._group.send(writer.BIND_COMPLETE)
         elif isinstance(message, reader.Describe):
-            self._channel.send(self._prepared.describe(message))
+            self._group.send(self._prepared.describe(message))
         elif isinstance(message, reader.Execute):
             self._execute(message)
         elif isinstance(message, reader.Close):
             self._prepared.close(message)
-            self._channel.send(writer.CLOSE_COMPLETE)
+            self._group.send(writer.CLOSE_COMPLETE)
         elif isinstance(message, reader.Flush):
+            self._group.settle()
             self._channel.flush()
         else:
             raise reader.ProtocolViolation(f"unexpected message {type(message).__name__}")
@@ -258,6 +287,9 @@ class Connection:
     def _execute(self, message: reader.Execute) -> None:
         bound = self._prepared.portal(message.portal)
         portal = bound.portal
+        if isinstance(bound.statement, ast.Insert) and self._collected(bound):
+            return
+        self._group.settle()
         if portal is None and bound.statement is None:
             self._channel.send(writer.EMPTY_QUERY)
             return
@@ -265,7 +297,8 @@ class Connection:
             self.statements += 1
             if self._for_the_connection(bound.statement, formats=bound.formats):
                 return
-            result = self._session.perform(bound.statement)
+            with bound.positions():
+                result = self._session.perform(bound.statement)
             self._notice(result)
             portal = self._prepared.open(bound, result)
         bound.rows += self._send_rows(portal, message.limit or None)
@@ -273,6 +306,19 @@ class Connection:
             self._channel.send(writer.command_complete(portal.tag(bound.rows)))
         else:
             self._channel.send(writer.PORTAL_SUSPENDED)
+
+    def _collected(self, bound: Bound) -> bool:
+        """Whether the INSERT will be written with others of its pipeline."""
+        with bound.positions():
+            found = self._session.plain_insert(bound.statement)
+        if found is None:
+            return False
+        relation, rows = found
+        if not self._group.takes(relation):
+            self._group.settle()
+        self.statements += 1
+        self._group.add(relation, rows, writer.command_complete(f"INSERT 0 {rows.num_rows}"))
+        return True
 
     # --- statements about the connection itself --------------------------------------------------------------------
 
@@ -289,6 +335,9 @@ class Connection:
         elif isinstance(statement, ast.CloseCursor):
             self._close_cursors(statement.name)
             tag = "CLOSE_CURSOR"
+        elif isinstance(statement, ast.Prepare):
+            self._prepared.prepare(statement, self._engine.committed.catalog)
+            tag = "PREPARE"
         elif isinstance(statement, ast.Deallocate):
             self._prepared.deallocate(statement.name)
             tag = "DEALLOCATE"
@@ -299,7 +348,7 @@ class Connection:
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
-                self._prepared.portals.clear()
+                self._prepared.close_portals()
             return False
         self._channel.send(writer.command_complete(tag))
         return True
@@ -317,10 +366,10 @@ class Connection:
 
     def _close_cursors(self, name: str | None) -> None:
         if name is None:
-            self._prepared.portals.clear()
+            self._prepared.close_portals()
         else:
             self._prepared.cursor(name)
-            del self._prepared.portals[name]
+            self._prepared.close_portals([name])
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:

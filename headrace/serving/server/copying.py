@@ -13,8 +13,8 @@ from headrace.serving.render import renderer
 from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel
 from headrace.serving.server.portal import BLOCK_ROWS
-from headrace.serving.wire import reader, writer
-from headrace.serving.wire.copy_format import CopyOptions, read_columns, write_rows
+from headrace.serving.wire import copy_binary, reader, writer
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
 from headrace.sql import statements as ast
 from headrace.sql.literals import from_text
 from headrace.types import SqlType, quote_sql
@@ -39,27 +39,35 @@ def query_text(statement: ast.Copy) -> str:
 
 def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_cancelled) -> int:
     options = CopyOptions.of(statement.options)
-    channel.send(writer.copy_response(b"H", len(result.columns)))
+    channel.send(writer.copy_response(b"H", len(result.columns), binary=options.binary))
+    head = copy_binary.HEADER if options.binary else b""
     if options.header:
-        channel.send(writer.copy_data(write_rows([[name] for name in result.columns], options)))
+        channel.send(writer.copy_data(*lines_of([[name] for name in result.columns], options)))
+    renderers = [renderer(kind) for kind in result.types]
     count = 0
-    for columns in _texts(result):
+    for columns in _values(result):
         refuse_if_cancelled()
         count += len(columns[0])
-        channel.send(writer.copy_data(write_rows(columns, options)))
+        if options.binary:
+            rows = copy_binary.tuples_of(columns, result.types)
+            rows[0], head = head + rows[0], b""  # the header comes with the first row
+        else:
+            texts = [
+                [None if value is None else to_text(value) for value in column]
+                for column, to_text in zip(columns, renderers, strict=True)
+            ]
+            rows = lines_of(texts, options)
+        channel.send(b"".join(map(writer.copy_data, rows)))
+    if options.binary:
+        channel.send(writer.copy_data(head + copy_binary.END))
     channel.send(writer.COPY_DONE)
     return count
 
 
-def _texts(result: Result) -> Iterator[list[list[str | None]]]:
-    renderers = [renderer(kind) for kind in result.types]
+def _values(result: Result) -> Iterator[list[list]]:
     for batch in result.batches():
         for start in range(0, batch.num_rows, BLOCK_ROWS):
-            block = batch.slice(start, BLOCK_ROWS)
-            yield [
-                [None if value is None else to_text(value) for value in column.to_pylist()]
-                for column, to_text in zip(block.columns, renderers, strict=True)
-            ]
+            yield [column.to_pylist() for column in batch.slice(start, BLOCK_ROWS).columns]
 
 
 def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
@@ -70,9 +78,9 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
         if relation.column(name).generated:
             raise WrongObjectKind(f'column "{name}" is a generated column', hint="leave it out")
     options = CopyOptions.of(statement.options)
-    channel.send(writer.copy_response(b"G", len(names)))
+    channel.send(writer.copy_response(b"G", len(names), binary=options.binary))
     data = _receive(channel)
-    columns = read_columns(data, len(names), options)
+    columns = copy_binary.columns_of(data, types) if options.binary else read_columns(data, len(names), options)
     if not columns[0]:
         return 0
     arrays = [_array(name, values, kind) for name, values, kind in zip(names, columns, types, strict=True)]

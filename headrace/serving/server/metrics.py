@@ -34,6 +34,11 @@ def metrics(engine: Engine, server: Server) -> str:
     one("epochs_failed_total", "counter", "Statements that failed in an epoch.", status["failed_epochs"])
     one("epoch", "gauge", "The newest committed epoch.", status["epoch"])
     one("commit_age_seconds", "gauge", "Since the newest commit.", round(_age(status["committed_at"]), 3))
+    one(
+        "lag_seconds", "gauge", "How long the oldest uncommitted write has waited; views lag no further.",
+        round(status["lag"], 3),
+    )  # fmt: skip
+    one("queue_rows", "gauge", "Rows that wait for an epoch.", status["queued_rows"])
     recent = sorted(status["recent_epoch_ms"])
     add(
         "epoch_seconds", "gauge", "How long the last epochs took, by quantile.",
@@ -55,6 +60,10 @@ def metrics(engine: Engine, server: Server) -> str:
             f"backfill_{field}", "gauge", text,
             [({"relation": job["name"], "state": job["state"]}, job[field]) for job in jobs],
         )  # fmt: skip
+    add(
+        "backfill_rows_left", "gauge", "Existing rows that a relation lags behind its inputs.",
+        [({"relation": job["name"], "state": job["state"]}, job["rows_total"] - job["rows_read"]) for job in jobs],
+    )  # fmt: skip
     one("sessions", "gauge", "Clients that are connected.", server.sessions)
     one("sessions_busy", "gauge", "Clients whose statement is running.", server.busy_sessions)
     one("statements_total", "counter", "Statements of clients.", server.statements)

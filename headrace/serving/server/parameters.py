@@ -5,23 +5,29 @@ becomes a bare string constant, which takes the type that its surroundings ask f
 
 >>> parameter_count("SELECT $1, '$2' -- $3")
 1
->>> with_constants("SELECT $1 + $2", ["CAST('1' AS numeric)", "2"])
-"SELECT CAST('1' AS numeric) + 2"
+>>> made = with_constants("SELECT $1 + $2, a", ["CAST('1' AS numeric)", "2"])
+>>> made.text
+"SELECT CAST('1' AS numeric) + 2, a"
+>>> made.original(made.text.index("a") + 1) == "SELECT $1 + $2, a".index("a") + 1
+True
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlglot import exp
 
 from headrace.catalog import Catalog
 from headrace.errors import DataError, HeadraceError, SqlSyntaxError
+from headrace.serving.pg_catalog.rewrite import object_type
 from headrace.serving.wire.binary import decode
 from headrace.serving.wire.oids import type_of
 from headrace.sql import statements as ast
 from headrace.sql.datatypes import sql_type
+from headrace.sql.parse import parse
 from headrace.sql.text import pieces
 from headrace.types import SqlType
 
@@ -47,19 +53,69 @@ def parameter_count(text: str) -> int:
     return max(numbers, default=0)
 
 
-def _replaced(text: str, replace: Callable[[int], str]) -> str:
-    return "".join(
-        _PARAMETER.sub(lambda match: replace(int(match[1])), part) if code else part for code, part in _code(text)
-    )
+class Substituted:
+    """A statement with something else in place of its parameters. Errors still speak of the text that was sent."""
+
+    def __init__(self, text: str, replace: Callable[[int], str]):
+        parts: list[str] = []
+        self._places: list[tuple[int, int, int]] = []
+        """Where a replacement is, where it ends, and where its parameter was"""
+        before = made = 0
+        for code, part in _code(text):
+            taken = 0
+            for match in _PARAMETER.finditer(part) if code else ():
+                parts += (part[taken : match.start()], replacement := replace(int(match[1])))
+                made += match.start() - taken
+                self._places.append((made, made + len(replacement), before + match.start()))
+                made, taken = made + len(replacement), match.end()
+            parts.append(part[taken:])
+            made, before = made + len(part) - taken, before + len(part)
+        self.text = "".join(parts)
+        self._length = len(text)
+
+    def original(self, position: int) -> int:
+        """Positions count from 1, as errors have them."""
+        at, made_end, original_end = position - 1, len(self.text), self._length
+        for start, end, was in reversed(self._places):
+            if at >= end:
+                break
+            if at >= start:
+                return was + 1
+            made_end, original_end = start, was
+        return original_end - (made_end - at) + 1
+
+    @contextmanager
+    def positions(self) -> Iterator[None]:
+        """Errors that happen meanwhile get the position that the client knows."""
+        try:
+            yield
+        except HeadraceError as error:
+            if error.position is not None:
+                error.position = self.original(error.position)
+            raise
+
+    def parse(self) -> list[ast.Statement]:
+        with self.positions():
+            return parse(self.text)
 
 
-def with_names(text: str) -> str:
+@contextmanager
+def without_positions() -> Iterator[None]:
+    """Of what EXECUTE runs: its text was sent long ago."""
+    try:
+        yield
+    except HeadraceError as error:
+        error.position = None
+        raise
+
+
+def with_names(text: str) -> Substituted:
     """The statement with parameters as columns, so that it can be parsed and looked at."""
-    return _replaced(text, lambda number: f'"${number}"')
+    return Substituted(text, lambda number: f'"${number}"')
 
 
-def with_constants(text: str, constants: Sequence[str]) -> str:
-    return _replaced(text, lambda number: constants[number - 1])
+def with_constants(text: str, constants: Sequence[str]) -> Substituted:
+    return Substituted(text, lambda number: constants[number - 1])
 
 
 def unknown_constants(types: Sequence[SqlType], limits: Collection[int]) -> list[str]:
@@ -91,6 +147,13 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
     return f"CAST({quoted} AS {kind})"
 
 
+def written(value: exp.Expression, text: str, kind: SqlType | None) -> str:
+    """A value that EXECUTE gives, for a parameter that was declared with a type, or with none."""
+    if kind is not None:
+        return f"CAST(({text}) AS {kind})"
+    return text if isinstance(value, (exp.Literal, exp.Null, exp.Boolean)) else f"({text})"
+
+
 # --- types --------------------------------------------------------------------------------------------------------
 
 
@@ -99,6 +162,17 @@ def parameter_types(statement: ast.Statement | None, count: int, oids: Sequence[
     used = _used_types(statement, catalog) if statement is not None else {}
     given = [type_of(oid) if oid else None for oid in [*oids, *([0] * (count - len(oids)))][:count]]
     return [kind or used.get(number) or TEXT for number, kind in enumerate(given, 1)]
+
+
+def named_oids(statement: ast.Statement | None) -> dict[int, int]:
+    """Parameters that are cast to a type that Headrace has another for: the client is told the one it named."""
+    query = getattr(statement, "query", None)
+    casts = [] if query is None else query.find_all(exp.Cast)
+    return {
+        number: _OBJECTS[kind]
+        for node in casts
+        if (number := _number(node.this)) is not None and (kind := object_type(node.to)) in _OBJECTS
+    }
 
 
 def limit_parameters(statement: ast.Statement | None) -> set[int]:
@@ -194,7 +268,12 @@ def _use_in(node: exp.Expression, use: Callable, columns: dict[str, SqlType]) ->
         use(right, kind_of(node.this))
 
 
+_OBJECTS = {"oid": 26, "oid[]": 1028}
+
+
 def _cast_type(node: exp.Cast) -> SqlType | None:
+    if (oid := _OBJECTS.get(object_type(node.to) or "")) is not None:
+        return type_of(oid)
     try:
         return sql_type(node.to)
     except HeadraceError:

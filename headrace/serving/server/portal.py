@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ class Portal:
         self.rows = 0
         """Sent so far, since the last count"""
         self._result = result
-        self._blocks: Iterator[pa.RecordBatch] | None = None
+        self._blocks: Generator[pa.RecordBatch] | None = None
         self._rest: pa.RecordBatch | None = None
         self.done = not self.columns
 
@@ -45,6 +45,11 @@ class Portal:
                 return None
         block, self._rest = self._rest.slice(0, size), self._rest.slice(size)
         return block
+
+    def close(self) -> None:
+        """What was not fetched is not wanted."""
+        if self._blocks is not None:
+            self._blocks.close()
 
     def tag(self, rows: int) -> str:
         return f"SELECT {rows}" if self._result.command == "SELECT" else self._result.command

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from headrace.catalog import Catalog
 from headrace.errors import HeadraceError, SqlSyntaxError
 from headrace.serving.result import Result
 from headrace.serving.server import parameters
+from headrace.serving.server.parameters import Substituted
 from headrace.serving.server.portal import Portal
 from headrace.serving.session import Session
 from headrace.serving.wire import reader, writer
@@ -19,6 +22,8 @@ from headrace.types import SqlType
 
 STATEMENTS = 1_000
 """Prepared statements, and portals, of one session."""
+Positions = Callable[[], AbstractContextManager[None]]
+_PREPARABLE = (ast.Select, ast.Insert, ast.Update, ast.Delete)
 
 
 class UndefinedStatement(HeadraceError):
@@ -50,6 +55,10 @@ class Prepared:
     limits: set[int]
     """Which parameters are a LIMIT or OFFSET"""
     empty: bool
+    declared: tuple[SqlType, ...] = ()
+    """By PREPARE"""
+    verbatim: bool = False
+    """A PREPARE: the parameters in it are its own"""
     columns: list[tuple[str, SqlType]] | None = None
     """As the client was told"""
 
@@ -60,6 +69,8 @@ class Bound:
 
     statement: ast.Statement | None
     formats: tuple[int, ...]
+    positions: Positions
+    """Errors inside point into the text that was sent"""
     columns: list[tuple[str, SqlType]] | None = None
     portal: Portal | None = None
     rows: int = 0
@@ -74,17 +85,41 @@ class PreparedStatements:
         self.portals: dict[str, Bound] = {}
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
+        statements = parameters.with_names(message.text).parse()
+        if len(statements) > 1:
+            raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
+        self._keep(message, statements[0] if statements else None, catalog)
+
+    def prepare(self, statement: ast.Prepare, catalog: Catalog) -> None:
+        """PREPARE: the same, said in SQL."""
+        try:
+            (inner,) = parameters.with_names(statement.text).parse()
+        except SqlSyntaxError as error:
+            error.position = error.position and error.position + statement.start
+            raise
+        if not isinstance(inner, _PREPARABLE):
+            raise SqlSyntaxError(
+                "only a query, an INSERT, an UPDATE or a DELETE can be prepared", position=statement.start + 1
+            )
+        message = reader.Parse(name=statement.name, text=statement.text, oids=tuple(map(oid_of, statement.types)))
+        self._keep(message, inner, catalog, declared=statement.types)
+
+    def _keep(
+        self,
+        message: reader.Parse,
+        statement: ast.Statement | None,
+        catalog: Catalog,
+        declared: tuple[SqlType, ...] = (),
+    ) -> None:
         if message.name and message.name in self._statements:
             raise DuplicateStatement(f'prepared statement "{message.name}" already exists')
         if len(self._statements) >= STATEMENTS:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} prepared statements", hint="close some")
-        count = max(parameters.parameter_count(message.text), len(message.oids))
-        statements = parse(parameters.with_names(message.text))
-        if len(statements) > 1:
-            raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
-        statement = statements[0] if statements else None
+        verbatim = isinstance(statement, ast.Prepare)
+        count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
         types = parameters.parameter_types(statement, count, message.oids, catalog)
-        oids = [given or oid_of(kind) for given, kind in zip([*message.oids, *([0] * count)], types, strict=False)]
+        named, given = parameters.named_oids(statement), [*message.oids, *([0] * count)]
+        oids = [given[at] or named.get(at + 1) or oid_of(kind) for at, kind in enumerate(types)]
         self._statements[message.name] = Prepared(
             name=message.name,
             text=message.text,
@@ -92,23 +127,52 @@ class PreparedStatements:
             oids=oids,
             limits=parameters.limit_parameters(statement),
             empty=statement is None,
+            declared=declared,
+            verbatim=verbatim,
         )
+
+    def executed(self, statement: ast.Execute) -> ast.Statement:
+        """What an EXECUTE runs."""
+        prepared = self._statement(statement.name)
+        given, wanted = len(statement.values), len(prepared.types)
+        if given != wanted:
+            raise SqlSyntaxError(
+                f'wrong number of parameters for prepared statement "{prepared.name}"',
+                hint=f"it takes {wanted}, and {given} were given",
+            )
+        constants = [
+            parameters.written(value, text, prepared.declared[at] if at < len(prepared.declared) else None)
+            for at, (value, text) in enumerate(zip(statement.values, statement.texts, strict=True))
+        ]
+        found = parse(parameters.with_constants(prepared.text, constants).text)
+        if not found:
+            raise SqlSyntaxError(f'prepared statement "{prepared.name}" is empty')
+        return found[0]
 
     def bind(self, message: reader.Bind) -> None:
         prepared = self._statement(message.statement)
         self._refuse_portal(message.portal)
+        self.close_portals([message.portal])
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
         constants = [
             parameters.constant(value, form, kind, oid)
             for value, form, kind, oid in zip(message.values, forms, prepared.types, prepared.oids, strict=True)
         ]
-        statement = None
-        if not prepared.empty:
-            (statement,) = parse(parameters.with_constants(prepared.text, constants))
+        statement, positions = None, parameters.without_positions
+        if prepared.verbatim:
+            (statement,) = parse(prepared.text)
+        elif not prepared.empty:
+            statement, positions = self._parsed(parameters.with_constants(prepared.text, constants))
         self.portals[message.portal] = Bound(
-            statement=statement, formats=message.result_formats, columns=prepared.columns
+            statement=statement, formats=message.result_formats, positions=positions, columns=prepared.columns
         )
+
+    def _parsed(self, source: Substituted) -> tuple[ast.Statement, Positions]:
+        (statement,) = source.parse()
+        if isinstance(statement, ast.Execute):
+            return self.executed(statement), parameters.without_positions
+        return statement, source.positions
 
     def describe(self, message: reader.Describe) -> bytes:
         if message.kind == "P":
@@ -127,11 +191,14 @@ class PreparedStatements:
         return described + writer.row_description(names, types, [0] * len(names))
 
     def _columns_of_unbound(self, prepared: Prepared) -> list[tuple[str, SqlType]]:
-        constants = parameters.unknown_constants(prepared.types, prepared.limits)
-        (statement,) = parse(parameters.with_constants(prepared.text, constants))
+        if prepared.verbatim:
+            return []
+        source = parameters.with_constants(prepared.text, parameters.unknown_constants(prepared.types, prepared.limits))
+        statement, positions = self._parsed(source)
         if isinstance(statement, ast.FetchCursor):
             return self.cursor(statement.name).columns
-        columns = self._session.describe(statement)
+        with positions():
+            columns = self._session.describe(statement)
         if columns is None:
             result = self._session.perform(statement)
             columns = list(zip(result.columns, result.types, strict=True))
@@ -142,15 +209,16 @@ class PreparedStatements:
             return self.cursor(bound.statement.name).columns
         if bound.statement is None:
             return bound.columns or []
-        if bound.columns is None:
-            bound.columns = self._session.describe(bound.statement)
-        if bound.columns is None:
-            self.open(bound, self._session.perform(bound.statement))
+        with bound.positions():
+            if bound.columns is None:
+                bound.columns = self._session.describe(bound.statement)
+            if bound.columns is None:
+                self.open(bound, self._session.perform(bound.statement))
         return bound.columns
 
     def declare(self, name: str, result: Result) -> None:
         self._refuse_portal(name)
-        bound = Bound(statement=None, formats=(), declared=True)
+        bound = Bound(statement=None, formats=(), positions=parameters.without_positions, declared=True)
         self.open(bound, result)
         self.portals[name] = bound
 
@@ -162,7 +230,13 @@ class PreparedStatements:
 
     def forget_bound(self) -> None:
         """Portals that were bound live as long as their transaction, which is over."""
-        self.portals = {name: bound for name, bound in self.portals.items() if bound.declared}
+        self.close_portals([name for name, bound in self.portals.items() if not bound.declared])
+
+    def close_portals(self, names: Iterable[str] | None = None) -> None:
+        """These, or all."""
+        for name in list(self.portals if names is None else names):
+            if (bound := self.portals.pop(name, None)) is not None and bound.portal is not None:
+                bound.portal.close()
 
     def cursor(self, name: str) -> Bound:
         if name not in self.portals or self.portals[name].portal is None:
@@ -186,7 +260,10 @@ class PreparedStatements:
         return self._statements[name]
 
     def close(self, message: reader.Close) -> None:
-        (self._statements if message.kind == "S" else self.portals).pop(message.name, None)
+        if message.kind == "S":
+            self._statements.pop(message.name, None)
+        else:
+            self.close_portals([message.name])
 
     def deallocate(self, name: str | None) -> None:
         if name is None:

@@ -36,7 +36,7 @@ def encoder(kind: SqlType) -> Callable[[Any], bytes]:
         return _struct_encoder(kind)
     if kind.name == "numeric":
         as_text = renderer(kind)  # which knows how many decimals are shown
-        return lambda value: _numeric(Decimal(as_text(value)))
+        return lambda value: _numeric(as_text(value))
     return _ENCODERS[kind.name]
 
 
@@ -104,26 +104,22 @@ def _interval(value: timedelta) -> bytes:
     return struct.pack("!qii", sign * rest, sign * days, 0)
 
 
-def _numeric(value: Decimal | int) -> bytes:
+def _numeric(text: str) -> bytes:
     """Digits in base 10,000, how many are before the point, the sign, and how many decimals are shown."""
-    sign, digits, exponent = Decimal(value).as_tuple()
-    scale = max(0, -exponent)
-    text = "".join(map(str, digits)) + "0" * max(0, exponent)
-    whole, fraction = (text[:-scale], text[-scale:]) if scale else (text, "")
-    fraction = fraction.rjust(scale, "0")
+    whole, _, fraction = text.lstrip("-").partition(".")
     whole = whole.lstrip("0")
-    whole = whole.rjust(-(-len(whole) // 4) * 4, "0")
-    fraction = fraction.ljust(-(-len(fraction) // 4) * 4, "0")
-    groups = [int((whole + fraction)[at : at + 4]) for at in range(0, len(whole + fraction), 4)]
-    weight = len(whole) // 4 - 1
+    digits = "0" * (-len(whole) % 4) + whole + fraction + "0" * (-len(fraction) % 4)
+    groups = [int(digits[at : at + 4]) for at in range(0, len(digits), 4)]
+    weight = -(-len(whole) // 4) - 1
     while groups and groups[0] == 0:
         groups.pop(0)
         weight -= 1
     while groups and groups[-1] == 0:
         groups.pop()
     if not groups:
-        sign, weight = 0, 0
-    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, 0x4000 if sign else 0, scale, *groups)
+        return struct.pack("!hhHh", 0, 0, 0, len(fraction))
+    sign = 0x4000 if text.startswith("-") else 0
+    return struct.pack(f"!hhHh{len(groups)}h", len(groups), weight, sign, len(fraction), *groups)
 
 
 _ENCODERS: dict[str, Callable[[Any], bytes]] = {
@@ -146,8 +142,10 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
 def _value(data: bytes, kind: SqlType) -> Any:
     if kind.name == "array":
         return _array(data, kind.element)
-    if kind.name in _FIXED:
-        form = _FIXED[kind.name]
+    if kind.name in ("smallint", "integer", "bigint") and len(data) in (2, 4, 8):
+        return int.from_bytes(data, signed=True)  # of the width that the client chose: an oid has four bytes
+    if kind.name in FIXED:
+        form = FIXED[kind.name]
         (value,) = struct.unpack(form, data)
         return value
     return _DECODERS[kind.name](data)
@@ -206,7 +204,7 @@ def _read_text(data: bytes) -> str:
     return text
 
 
-_FIXED = {
+FIXED = {
     "boolean": "!?", "smallint": "!h", "integer": "!i", "bigint": "!q", "real": "!f", "double precision": "!d",
 }  # fmt: skip
 _DECODERS: dict[str, Callable[[bytes], Any]] = {

@@ -3,8 +3,8 @@
 >>> options = CopyOptions.of((("format", "csv"), ("header", "true")))
 >>> read_columns(b'a,b\\n1,"x, y"\\n,""\\n', 2, options)
 [['1', None], ['x, y', '']]
->>> write_rows([["1", None], ["a\\tb", "c"]], CopyOptions())
-b'1\\ta\\\\tb\\n\\\\N\\tc\\n'
+>>> lines_of([["1", None], ["a\\tb", "c"]], CopyOptions())
+[b'1\\ta\\\\tb\\n', b'\\\\N\\tc\\n']
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.csv
 
-from headrace.errors import DataError, InvalidParameterValue
+from headrace.errors import DataError, InvalidParameterValue, SqlSyntaxError
 
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _BACK = {value: f"\\{key}" for key, value in _ESCAPES.items()} | {"\\": "\\\\"}
@@ -27,6 +27,7 @@ _SPECIAL = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions:
     csv: bool = False
+    binary: bool = False
     header: bool = False
     delimiter: str = "\t"
     null: str = "\\N"
@@ -37,8 +38,11 @@ class CopyOptions:
     def of(given: Sequence[tuple[str, str]]) -> CopyOptions:
         options = dict(given)
         csv = options.get("format") == "csv"
+        if options.get("format") == "binary" and (others := [name for name in options if name != "format"]):
+            raise SqlSyntaxError(f"cannot specify {others[0].upper()} in BINARY mode")
         found = CopyOptions(
             csv=csv,
+            binary=options.get("format") == "binary",
             header=options.get("header", "false") in ("true", "on", "1", "match"),
             delimiter=options.get("delimiter", "," if csv else "\t"),
             null=options.get("null", "" if csv else "\\N"),
@@ -149,10 +153,11 @@ def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | 
     return [column.to_pylist() for column in table.columns]
 
 
-def write_rows(columns: Sequence[Sequence[str | None]], options: CopyOptions) -> bytes:
+def lines_of(columns: Sequence[Sequence[str | None]], options: CopyOptions) -> list[bytes]:
+    """Each row by itself: clients are promised a message for each."""
     write = _csv_field if options.csv else _text_field
     lines = (options.delimiter.join(write(field, options) for field in row) for row in zip(*columns, strict=True))
-    return "".join(line + "\n" for line in lines).encode()
+    return [f"{line}\n".encode() for line in lines]
 
 
 def _text_field(field: str | None, options: CopyOptions) -> str:

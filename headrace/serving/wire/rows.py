@@ -13,11 +13,13 @@ from typing import Any
 
 from headrace.errors import SqlSyntaxError
 from headrace.serving.render import renderer
-from headrace.serving.wire.binary import encoder
+from headrace.serving.wire.binary import FIXED, encoder
 from headrace.types import SqlType
 
 _NULL = b"\xff\xff\xff\xff"
 _LENGTH = struct.Struct("!i").pack
+_SIZED = {name: (struct.calcsize(form), struct.Struct(f"!i{form[1]}").pack) for name, form in FIXED.items()}
+"""Length and value at once, of types whose length is known."""
 
 
 def data_rows(columns: Sequence[Sequence[Any]], types: Sequence[SqlType], formats: Sequence[int]) -> bytes:
@@ -32,6 +34,9 @@ def data_rows(columns: Sequence[Sequence[Any]], types: Sequence[SqlType], format
 
 
 def _cells(values: Sequence[Any], kind: SqlType, form: int) -> list[bytes]:
+    if form == 1 and kind.name in _SIZED:
+        size, pack = _SIZED[kind.name]
+        return [_NULL if value is None else pack(size, value) for value in values]
     to_bytes = _to_bytes(kind, form)
     cells = []
     for value in values:

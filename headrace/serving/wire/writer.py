@@ -73,9 +73,9 @@ def row_description(columns: Sequence[str], types: Sequence[SqlType], formats: S
     return message(b"T", b"".join(parts))
 
 
-def copy_response(letter: bytes, columns: int) -> bytes:
-    """G: send me data, H: here it comes; text either way."""
-    return message(letter, struct.pack(f"!bh{columns}h", 0, columns, *([0] * columns)))
+def copy_response(letter: bytes, columns: int, *, binary: bool = False) -> bytes:
+    """G: send me data, H: here it comes."""
+    return message(letter, struct.pack(f"!bh{columns}h", binary, columns, *([int(binary)] * columns)))
 
 
 def copy_data(data: bytes) -> bytes:

@@ -1,0 +1,127 @@
+"""What SHOW and DESCRIBE answer: columns and rows, from the committed state and the jobs. Nothing is changed."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
+from headrace.config import PARAMETERS, find_parameter
+from headrace.engine.engine import Engine
+from headrace.errors import WrongObjectKind
+from headrace.sql import statements as ast
+from headrace.sql.indexes import key_text
+from headrace.sql.parse import index_statement
+from headrace.types import SqlType, quote_sql
+
+TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
+SHOWN = (ast.Show, ast.ShowIndexes, ast.ShowJobs, ast.ShowCreate, ast.ShowParameter, ast.Describe)
+
+Shown = tuple[list[tuple[str, SqlType]], list[tuple]]
+Setting = Callable[[str], str]
+"""A parameter as the session has it"""
+
+
+@functools.singledispatch
+def show(statement: ast.Statement, engine: Engine, setting: Setting) -> Shown | None:
+    """None: the statement is none of these."""
+    return None
+
+
+@show.register
+def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
+    if statement.what == "parameters":
+        rows = [(each.name, setting(each.name), each.description) for each in PARAMETERS.values()]
+        return [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows)
+    kind = {
+        "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+    }[statement.what]  # fmt: skip
+    matches = _like(statement.like)
+    names = sorted(each.name for each in engine.committed.catalog.of_kind(kind) if matches(each.name))
+    return [("Name", TEXT)], [(name,) for name in names]
+
+
+@show.register
+def _show_parameter(statement: ast.ShowParameter, engine: Engine, setting: Setting) -> Shown:
+    name = find_parameter(statement.name).name
+    return [(name, TEXT)], [(setting(name),)]
+
+
+@show.register
+def _show_create(statement: ast.ShowCreate, engine: Engine, setting: Setting) -> Shown:
+    relation = engine.committed.catalog.get(statement.name)
+    if statement.kind is not None and relation.kind != statement.kind:
+        raise WrongObjectKind(f'"{statement.name}" is a {relation.kind}, not a {statement.kind}')
+    return [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)]
+
+
+@show.register
+def _describe(statement: ast.Describe, engine: Engine, setting: Setting) -> Shown:
+    relation = engine.committed.catalog.get(statement.name)
+    columns = [("Name", TEXT), ("Type", TEXT), ("Is Hidden", TEXT), ("Description", TEXT)]
+    rows: list[tuple] = [
+        (column.name, str(column.type), str(column.hidden).lower(), column.comment) for column in relation.columns
+    ]
+    if relation.pk:
+        rows.append(("primary key", ", ".join(key.name for key in relation.pk), None, None))
+    if relation.distribution:
+        rows.append(("distribution key", ", ".join(relation.distribution), None, None))
+    rows.append(("table description", relation.name, None, relation.comment))
+    return columns, rows
+
+
+@show.register
+def _show_indexes(statement: ast.ShowIndexes, engine: Engine, setting: Setting) -> Shown:
+    catalog, matches = engine.committed.catalog, _like(statement.like)
+    table = catalog.get(statement.table)
+    rows = [
+        _index_line(each, table)
+        for each in catalog.of_kind(INDEX)
+        if each.depends_on == (table.id,) and matches(each.name)
+    ]
+    return [(name, TEXT) for name in ("Name", "On", "Key", "Include", "Distributed By")], rows
+
+
+def _index_line(index: Relation, table: Relation) -> tuple[str, ...]:
+    keys = index_statement(index.definition).keys
+    names = [key.name for key in keys]
+    include = [quote_sql(column.name) for column in index.visible_columns if column.name not in names]
+    distribution = map(quote_sql, index.distribution)
+    return index.name, table.name, ", ".join(map(key_text, keys)), ", ".join(include), ", ".join(distribution)
+
+
+@show.register
+def _show_jobs(statement: ast.ShowJobs, engine: Engine, setting: Setting) -> Shown:
+    if statement.positions:
+        return [("Relation", TEXT), ("Vnode", BIGINT), ("Position", TEXT)], engine.jobs.positions(statement.id)
+    jobs = engine.jobs.list() if statement.id is None else [engine.jobs.progress(statement.id)]
+    columns = [
+        ("Id", BIGINT), ("Statement", TEXT), ("State", TEXT), ("Progress", TEXT), ("Rows", BIGINT),
+        ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT),
+    ]  # fmt: skip
+    return columns, [_job_line(job) for job in jobs]
+
+
+def _job_line(job: dict[str, Any]) -> tuple:
+    rate, left = job["rows_per_second"], job["seconds_left"]
+    return (
+        job["id"],
+        job["statement"],
+        job["state"],
+        f"{job['fraction']:.1%}",
+        job["rows_read"],
+        job["rows_total"],
+        None if rate is None else round(rate),
+        None if left is None else str(datetime.timedelta(seconds=round(left))),
+        job["error"],
+    )
+
+
+def _like(pattern: str | None) -> Callable[[str], bool]:
+    if pattern is None:
+        return lambda name: True
+    regex = "".join(".*" if c == "%" else "." if c == "_" else re.escape(c) for c in pattern)
+    return lambda name: re.fullmatch(regex, name, flags=re.DOTALL) is not None
