@@ -22,8 +22,8 @@ settings.register_profile("quick", settings.get_profile("default"), max_examples
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-# Of every JVM that a test starts, in processes of its own, too. A test is over before the optimizing compiler has earned
-# what it costs: without it they take a quarter less time.
+# Of every JVM that a test starts, in processes of its own, too. A test is over before the optimizing compiler has
+# earned what it costs: without it they take a quarter less time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:-UsePerfData")
 
 HERE = Path(__file__).parent
