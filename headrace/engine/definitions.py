@@ -239,15 +239,14 @@ class Definitions:
             else:
                 definition = _renamed(relation.definition, statement.name, statement.new_name)
             catalog = catalog.update(relation.replace(name=statement.new_name, definition=definition))
-            for other in list(catalog):
-                if other.query is not None and relation.id in other.depends_on:
-                    query = rename_relation(other.query, statement.name, statement.new_name)
-                    # The statement as written would no longer work: show one that does.
-                    if other.kind == INDEX:
-                        definition = _index_definition(other, table=statement.new_name)
-                    else:
-                        definition = f"CREATE {other.kind.upper()} {quote_sql(other.name)} AS {query}"
-                    catalog = catalog.update(other.replace(query=query, definition=definition))
+            for other in catalog.dependents(relation.id):
+                # All of them: the text of a query has the plain views below it unfolded, down to what is stored.
+                if other.query is None:
+                    continue
+                query, definition = rename_relation(other.query, statement.name, statement.new_name), other.definition
+                if relation.id in other.depends_on:
+                    definition = _following(other, query, statement.new_name)
+                catalog = catalog.update(other.replace(query=query, definition=definition))
             return dataclasses.replace(state, catalog=catalog), None
 
         return apply
@@ -297,6 +296,15 @@ def _renamed(definition: str, old: str, new: str) -> str:
     """A CREATE statement with another name in it: the first mention of the old one."""
     pattern = rf'"{re.escape(old.replace(chr(34), chr(34) * 2))}"|\b{re.escape(old)}\b'
     return re.sub(pattern, lambda _: quote_sql(new), definition, count=1, flags=re.IGNORECASE)
+
+
+def _following(other: Relation, query: str, table: str) -> str:
+    """The statement of something that names a relation, after that was renamed: as written it would not work."""
+    if other.kind == INDEX:
+        return _index_definition(other, table=table)
+    names = [column.name for column in other.visible_columns]
+    columns = "" if names == parse_query(query).named_selects else f" ({', '.join(map(quote_sql, names))})"
+    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {query}"
 
 
 def _index_definition(index: Relation, **changed: str) -> str:
