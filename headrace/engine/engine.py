@@ -8,9 +8,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
@@ -115,8 +116,8 @@ class Engine:
     def default_parallelism(self) -> int:
         return self.spark.sparkContext.defaultParallelism
 
-    def write(self, table_id: int, change: Any) -> Any:
-        return self.coordinator.submit(Write(table_id=table_id, change=change)).result()
+    def write(self, table_id: int, change: Any, *, returned: Callable[[Outcome], pa.Table] | None = None) -> Outcome:
+        return self.coordinator.submit(Write(table_id=table_id, change=change, returned=returned)).result()
 
     def parameter(self, name: str) -> Any:
         parameter = PARAMETERS[name]

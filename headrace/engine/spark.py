@@ -190,6 +190,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
     if condition is None or _is_python_worker(error):
         if (known := _python_worker_error(error)) is not None:
             return known
+        if "java.lang.ArithmeticException" in str(error):  # Java's own checks, of intervals and times mostly
+            return DataError("value out of range: overflow", sqlstate="22003")
         return EpochFailed(f"{doing} failed: {_first_line(error)}")
     top = condition.split(".")[0]
     if top.startswith("UNRESOLVED_COLUMN") or top == "UNRESOLVED_FIELD":
