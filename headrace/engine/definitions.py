@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
@@ -22,7 +24,7 @@ from headrace.plan.explain import explain
 from headrace.plan.keys import StreamKey
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
-from headrace.sql.dialect import parse_query
+from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
 from headrace.sql.parse import index_statement
 from headrace.state.keys import KeyCodec
@@ -49,7 +51,7 @@ class Definitions:
                     type=spec.type,
                     nullable=spec.nullable,
                     default=spec.default,
-                    generated=spec.generated,
+                    generated=_own_columns(spec.generated, statement.name),
                 )
                 for spec in statement.columns
             ]
@@ -290,6 +292,17 @@ def describe_expression(engine: Engine, text: str, over: Any, relation: Relation
     from headrace.engine.inserts import expression_sql
 
     expression_sql(text, over, relation, column)
+
+
+def _own_columns(expression: str | None, table: str) -> str | None:
+    """A generated column's expression without the table's name in it, which may change."""
+    if expression is None:
+        return None
+    tree = parse_expression(expression)
+    named = [column for column in tree.find_all(exp.Column) if column.table == table]
+    for column in named:
+        column.set("table", None)
+    return print_sql(tree) if named else expression
 
 
 def _renamed(definition: str, old: str, new: str) -> str:
