@@ -99,15 +99,7 @@ class Engine:
     def snapshot(self, epoch: int = 0) -> Manifest:
         """The newest committed state, or a retained older one."""
         committed = self.committed
-        if epoch in (0, committed.epoch):
-            return committed
-        found = None if epoch > committed.epoch else self.store.load(epoch=epoch)
-        if found is None:
-            raise InvalidParameterValue(
-                f"epoch {epoch} cannot be read",
-                hint=f"epochs {committed.history[0][1]} to {committed.epoch} are kept; see the parameter retention",
-            )
-        return found
+        return committed if epoch == 0 else as_of(self.store, committed, epoch)
 
     def frame(self, state: Manifest, relation_id: int) -> DataFrame:
         return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
@@ -186,6 +178,19 @@ class Engine:
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
+
+
+def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:
+    """The state of an epoch that is kept."""
+    if epoch == newest.epoch:
+        return newest
+    found = None if epoch > newest.epoch else store.load(epoch=epoch)
+    if found is None:
+        raise InvalidParameterValue(
+            f"epoch {epoch} cannot be read",
+            hint=f"epochs {newest.history[0][1]} to {newest.epoch} are kept; see the parameter retention",
+        )
+    return found
 
 
 def live_rows(runs: Sequence) -> int:
