@@ -271,6 +271,11 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
         return CorruptWarehouse(match[1], hint=RESTORE)
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
         return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
+    if match := re.search(r"ModuleNotFoundError: ([^\n]*)", text):
+        return EnvironmentProblem(
+            f"the Python of Spark's executors is not the one that Headrace is installed in: {match[1]}",
+            hint=f"set PYSPARK_PYTHON, here to {sys.executable}, before the Spark session is started",
+        )
     return None
 
 
