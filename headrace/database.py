@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.engine.engine import Engine
+from headrace.engine.engine import Engine, as_of
 from headrace.engine.inserts import insert_arrow, writable_table
 from headrace.engine.lock import WarehouseLock
+from headrace.engine.plans import refuse_unfinished_relation
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session, start_session
 from headrace.errors import StorageError, WrongObjectKind
@@ -120,10 +121,14 @@ def read(
     """
     spark = spark or start_session()
     storage = _local_storage(os.fspath(warehouse)) or _hadoop_storage(os.fspath(warehouse), spark)
-    manifest = ManifestStore(storage).load(epoch=epoch)
+    store = ManifestStore(storage)
+    manifest = store.load()
     if manifest is None:
         raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
+    if epoch is not None:
+        manifest = as_of(store, manifest, epoch)
     relation = manifest.catalog.get(name)
+    refuse_unfinished_relation(relation)
     if not relation.stored:
         raise WrongObjectKind(f'"{name}" is a {relation.kind}, which holds no rows of its own')
     frames = RelationFrames(own_session(spark), storage.uri(""))

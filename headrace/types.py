@@ -153,9 +153,29 @@ def quote_spark(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+# Words that PostgreSQL does not take for a name unless they are quoted.
+_RESERVED = frozenset(
+    """
+    all analyse analyze and any array as asc asymmetric authorization between binary both case cast check coalesce
+    collate collation column concurrently constraint create cross current_catalog current_date current_role
+    current_schema current_time current_timestamp current_user default deferrable desc distinct do else end except
+    exists extract false fetch for foreign freeze from full grant group grouping having ilike in initially inner
+    intersect interval into is isnull join lateral leading left like limit localtime localtimestamp natural not notnull
+    null nullif offset on only or order outer overlaps overlay placing position primary references returning right row
+    select session_user similar some substring symmetric table tablesample then to trailing trim true union unique user
+    using values variadic verbose when where window with
+    """.split()
+)
+
+
 def quote_sql(name: str) -> str:
-    """An identifier as PostgreSQL prints it: quoted only when folding would change it."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_$]*", name) else '"' + name.replace('"', '""') + '"'
+    """An identifier as PostgreSQL prints it: quoted only when folding would change it, or it is a word of SQL's.
+
+    >>> quote_sql("id"), quote_sql("Id"), quote_sql("select")
+    ('id', '"Id"', '"select"')
+    """
+    plain = re.fullmatch(r"[a-z_][a-z0-9_$]*", name) and name not in _RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:

@@ -59,4 +59,6 @@ class Outcome:
     """The rows as written (deleted, for DELETE), for RETURNING; None when they are many."""
     files: list[RunFile] = field(default_factory=list)
     """Where those rows are when they are many."""
+    returned: pa.Table | None = None
+    """What RETURNING makes of them."""
     epoch: int = 0

@@ -22,6 +22,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.config import PARAMETERS
 from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
@@ -42,6 +44,8 @@ QUEUE_ROWS = 500_000
 class Write:
     table_id: int
     change: Change
+    returned: Callable[[Outcome], pa.Table] | None = None
+    """RETURNING: what it makes of the rows. It may fail, so it is worked out before anything is committed."""
     future: Future = field(default_factory=Future)
 
     @property

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
@@ -22,7 +24,7 @@ from headrace.plan.explain import explain
 from headrace.plan.keys import StreamKey
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
-from headrace.sql.dialect import parse_query
+from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
 from headrace.sql.parse import index_statement
 from headrace.state.keys import KeyCodec
@@ -49,7 +51,7 @@ class Definitions:
                     type=spec.type,
                     nullable=spec.nullable,
                     default=spec.default,
-                    generated=spec.generated,
+                    generated=_own_columns(spec.generated, statement.name),
                 )
                 for spec in statement.columns
             ]
@@ -240,15 +242,14 @@ class Definitions:
             else:
                 definition = _renamed(relation.definition, statement.name, statement.new_name)
             catalog = catalog.update(relation.replace(name=statement.new_name, definition=definition))
-            for other in list(catalog):
-                if other.query is not None and relation.id in other.depends_on:
-                    query = rename_relation(other.query, statement.name, statement.new_name)
-                    # The statement as written would no longer work: show one that does.
-                    if other.kind == INDEX:
-                        definition = _index_definition(other, table=statement.new_name)
-                    else:
-                        definition = f"CREATE {other.kind.upper()} {quote_sql(other.name)} AS {query}"
-                    catalog = catalog.update(other.replace(query=query, definition=definition))
+            for other in catalog.dependents(relation.id):
+                # All of them: the text of a query has the plain views below it unfolded, down to what is stored.
+                if other.query is None:
+                    continue
+                query, definition = rename_relation(other.query, statement.name, statement.new_name), other.definition
+                if relation.id in other.depends_on:
+                    definition = _following(other, query, statement.new_name)
+                catalog = catalog.update(other.replace(query=query, definition=definition))
             return dataclasses.replace(state, catalog=catalog), None
 
         return apply
@@ -294,10 +295,30 @@ def describe_expression(engine: Engine, text: str, over: Any, relation: Relation
     expression_sql(text, over, relation, column)
 
 
+def _own_columns(expression: str | None, table: str) -> str | None:
+    """A generated column's expression without the table's name in it, which may change."""
+    if expression is None:
+        return None
+    tree = parse_expression(expression)
+    named = [column for column in tree.find_all(exp.Column) if column.table == table]
+    for column in named:
+        column.set("table", None)
+    return print_sql(tree) if named else expression
+
+
 def _renamed(definition: str, old: str, new: str) -> str:
     """A CREATE statement with another name in it: the first mention of the old one."""
     pattern = rf'"{re.escape(old.replace(chr(34), chr(34) * 2))}"|\b{re.escape(old)}\b'
     return re.sub(pattern, lambda _: quote_sql(new), definition, count=1, flags=re.IGNORECASE)
+
+
+def _following(other: Relation, query: str, table: str) -> str:
+    """The statement of something that names a relation, after that was renamed: as written it would not work."""
+    if other.kind == INDEX:
+        return _index_definition(other, table=table)
+    names = [column.name for column in other.visible_columns]
+    columns = "" if names == parse_query(query).named_selects else f" ({', '.join(map(quote_sql, names))})"
+    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {query}"
 
 
 def _index_definition(index: Relation, **changed: str) -> str:

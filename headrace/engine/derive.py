@@ -30,7 +30,7 @@ from headrace.operators.linear import WideQuery, branches
 from headrace.plan.nodes import Node, Scan
 from headrace.state.files import Files, LocalFiles
 from headrace.state.layout import Layout
-from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
+from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, in_one_process, packed_rows
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, RunFile
 from headrace.state.scan import key_order, read_files
 from headrace.state.vnode import VNODES
@@ -217,7 +217,8 @@ class Deriver:
         return [line for lines in self._pool.map(lambda job: job(), jobs) for line in lines]
 
     def _prepared(self, work: _Work, report: _Report) -> list[Row] | list[dict]:
-        if report.plain and isinstance(self._files, LocalFiles):
+        here = isinstance(self._files, LocalFiles) and in_one_process(self._spark.sparkContext.master)
+        if here and report.plain:
             return self._written_here(work, report)
         source = report.source
         prepared = PreparedJobs.of(self._spark)

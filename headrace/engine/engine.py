@@ -8,9 +8,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
@@ -101,15 +102,7 @@ class Engine:
     def snapshot(self, epoch: int = 0) -> Manifest:
         """The newest committed state, or a retained older one."""
         committed = self.committed
-        if epoch in (0, committed.epoch):
-            return committed
-        found = None if epoch > committed.epoch else self.store.load(epoch=epoch)
-        if found is None:
-            raise InvalidParameterValue(
-                f"epoch {epoch} cannot be read",
-                hint=f"epochs {committed.history[0][1]} to {committed.epoch} are kept; see the parameter retention",
-            )
-        return found
+        return committed if epoch == 0 else as_of(self.store, committed, epoch)
 
     def frame(self, state: Manifest, relation_id: int) -> DataFrame:
         return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
@@ -118,8 +111,8 @@ class Engine:
     def default_parallelism(self) -> int:
         return self.spark.sparkContext.defaultParallelism
 
-    def write(self, table_id: int, change: Any) -> Any:
-        return self.coordinator.submit(Write(table_id=table_id, change=change)).result()
+    def write(self, table_id: int, change: Any, *, returned: Callable[[Outcome], pa.Table] | None = None) -> Outcome:
+        return self.coordinator.submit(Write(table_id=table_id, change=change, returned=returned)).result()
 
     def parameter(self, name: str) -> Any:
         parameter = PARAMETERS[name]
@@ -190,6 +183,19 @@ class Engine:
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
+
+
+def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:
+    """The state of an epoch that is kept."""
+    if epoch == newest.epoch:
+        return newest
+    found = None if epoch > newest.epoch else store.load(epoch=epoch)
+    if found is None:
+        raise InvalidParameterValue(
+            f"epoch {epoch} cannot be read",
+            hint=f"epochs {newest.history[0][1]} to {newest.epoch} are kept; see the parameter retention",
+        )
+    return found
 
 
 def live_rows(runs: Sequence) -> int:

@@ -38,6 +38,7 @@ from headrace.errors import (
 from headrace.sql.session import SPARK_SETTINGS
 from headrace.state.files import RESTORE
 from headrace.state.native import ONE_SPLIT_PER_TASK
+from headrace.state.prepared import in_one_process
 
 SESSION_SETTINGS = SPARK_SETTINGS | {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -81,8 +82,8 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
         builder = builder.config("spark.default.parallelism", str(cores))
     if master is not None:
         builder = builder.master(master)
-    if master is not None and re.fullmatch(r"local(\[[^]]*\])?", master):
-        builder = builder.config("spark.python.daemon.module", "headrace.state.daemon")
+    if master is not None and in_one_process(master):
+        builder = builder.config("spark.python.daemon.module", "headrace.engine.daemon")
         builder = builder.config("spark.executorEnv.PYTHONPATH", str(Path(__file__).parents[2]))
     if master is None or not master.startswith("local"):
         # On a cluster the driver's address is Spark's to find.
@@ -195,6 +196,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
     if condition is None or _is_python_worker(error):
         if (known := _python_worker_error(error)) is not None:
             return known
+        if "java.lang.ArithmeticException" in str(error):  # Java's own checks, of intervals and times mostly
+            return DataError("value out of range: overflow", sqlstate="22003")
         return EpochFailed(f"{doing} failed: {_first_line(error)}")
     top = condition.split(".")[0]
     if top.startswith("UNRESOLVED_COLUMN") or top == "UNRESOLVED_FIELD":
@@ -274,6 +277,11 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
         return CorruptWarehouse(match[1], hint=RESTORE)
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
         return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
+    if match := re.search(r"ModuleNotFoundError: ([^\n]*)", text):
+        return EnvironmentProblem(
+            f"the Python of Spark's executors is not the one that Headrace is installed in: {match[1]}",
+            hint=f"set PYSPARK_PYTHON, here to {sys.executable}, before the Spark session is started",
+        )
     return None
 
 

@@ -70,7 +70,12 @@ class WriteEvaluator:
                 raise UndefinedRelation("the table was dropped while the statement waited")
             table = _Table(self, state, relation, offsets, epoch)
             with spark_errors(f'writing to table "{relation.name}"'):
-                return table.evaluate([writes[position].change for position in by_table[table_id]])
+                asked = [writes[position] for position in by_table[table_id]]
+                delta, answers = table.evaluate([write.change for write in asked])
+                for write, answer in zip(asked, answers, strict=True):
+                    if write.returned is not None:
+                        answer.returned = write.returned(answer)
+                return delta, answers
 
         # Tables do not depend on each other before the views: their lookups and queries run side by side.
         evaluated = list(self._pool.map(evaluate, by_table)) if len(by_table) > 1 else [*map(evaluate, by_table)]

@@ -33,10 +33,25 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
+from headrace.errors import DataError
 from headrace.types import DEFAULT_PRECISION, SqlType
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
 _NEEDS_QUOTES_IN_STRUCT = re.compile(r'[(),"\\ \t\n\r\v\f]')
+
+
+def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
+    """The values column by column. Python's dates end with the year 9999; Spark's do not."""
+    try:
+        return [column.to_pylist() for column in rows.columns]
+    except (OverflowError, ValueError):
+        raise DataError(
+            "a date or time outside of the years 1 to 9999 cannot be returned",
+            hint="cast it to text, or keep it out with a WHERE",
+            sqlstate="22008",
+        ) from None
 
 
 def render(value: Any, kind: SqlType) -> str | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.engine.spark import spark_errors
 from headrace.engine.streams import Streams
 from headrace.serving.output import write_table
+from headrace.serving.render import python_columns
 from headrace.types import SqlType, from_spark_json
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Result:
 
     def rows(self) -> list[tuple]:
         table = self.arrow()
-        columns = [column.to_pylist() for column in table.columns]
+        columns = python_columns(table)
         return list(zip(*columns, strict=True)) if columns else []
 
     def pandas(self) -> pandas.DataFrame:
@@ -123,5 +124,5 @@ class _Head:
         if self._result._table is None and self._result._frame is not None:
             with spark_errors("the query"):
                 table = self._result._frame.limit(self._limit).toArrow()
-            return list(zip(*[column.to_pylist() for column in table.columns], strict=True))
+            return list(zip(*python_columns(table), strict=True))
         return self._result.rows()[: self._limit]

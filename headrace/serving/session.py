@@ -19,7 +19,7 @@ from sqlglot import exp
 from headrace.catalog import MATERIALIZED_VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
-from headrace.engine.changes import InsertRows, Outcome
+from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.check import check
 from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
@@ -40,7 +40,7 @@ from headrace.serving.shows import SHOWN, show
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse
-from headrace.sql.translate import to_spark
+from headrace.sql.translate import to_spark, type_of
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_spark
 
@@ -231,7 +231,7 @@ class Session:
             change = inserts.insert_values(self._engine, relation, statement)
         else:
             change = inserts.insert_query(self._engine, relation, statement, use_indexes=self._use_indexes)
-        return self._written("INSERT 0", relation, self._engine.write(relation.id, change), returning)
+        return self._write("INSERT 0", relation, change, returning)
 
     def plain_insert(self, statement: ast.Insert) -> tuple[Relation, pa.Table] | None:
         """The rows of an INSERT that may be written together with those of others; None if it must run alone."""
@@ -252,14 +252,14 @@ class Session:
         relation = inserts.writable_table(self._engine.committed, statement.table, "update")
         returning = self._returning(statement, relation)
         change = inserts.update(self._engine, relation, statement, use_indexes=self._use_indexes)
-        return self._written("UPDATE", relation, self._engine.write(relation.id, change), returning)
+        return self._write("UPDATE", relation, change, returning)
 
     @run.register
     def _delete(self, statement: ast.Delete) -> Result:
         relation = inserts.writable_table(self._engine.committed, statement.table, "delete from")
         returning = self._returning(statement, relation)
         change = inserts.delete(self._engine, relation, statement, use_indexes=self._use_indexes)
-        return self._written("DELETE", relation, self._engine.write(relation.id, change), returning)
+        return self._write("DELETE", relation, change, returning)
 
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
         """Bound before anything is written: a mistake in it must not come after the fact."""
@@ -267,20 +267,21 @@ class Session:
         functions = self._engine.functions
         return bind_returning(statement.returning, relation.columns, relation.name, alias=alias, functions=functions)
 
-    def _written(self, tag: str, relation: Relation, outcome: Outcome, returning: list[tuple[str, Any]]) -> Result:
-        tag = f"{tag} {outcome.count}"
-        if not returning:
-            return Result(tag)
-        frame = self._engine.written_rows(relation, outcome)
-        exprs = [
+    def _write(self, tag: str, relation: Relation, change: Change, returning: list[tuple[str, Any]]) -> Result:
+        def returned(outcome: Outcome) -> pa.Table:
+            with spark_errors("RETURNING"):
+                return self._engine.written_rows(relation, outcome).selectExpr(*expressions).toArrow()
+
+        expressions = [
             f"{to_spark(expression.unalias(), qualified=False)} AS {quote_spark(name)}"
             for name, expression in returning
         ]
-        with spark_errors("RETURNING"):
-            result = Result.of_frame(frame.selectExpr(*exprs))
-            return Result(
-                tag, columns=result.columns, types=result.types, table=result.arrow(), spark=self._engine.spark
-            )
+        outcome = self._engine.write(relation.id, change, returned=returned if returning else None)
+        columns = [name for name, _ in returning]
+        types = [type_of(expression.unalias()) or TEXT for _, expression in returning]
+        return Result(
+            f"{tag} {outcome.count}", columns=columns, types=types, table=outcome.returned, spark=self._engine.spark
+        )
 
     @run.register
     def _flush(self, statement: ast.Flush) -> Result:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.errors import Unsupported
-from headrace.sql.casts import cast, printed
+from headrace.sql.casts import cast, error_if, printed
 from headrace.sql.operators import concatenate
-from headrace.sql.signatures import check_arity, error_if, no_function
+from headrace.sql.signatures import check_arity, no_function
 from headrace.sql.typed import BIGINT, DOUBLE, INTEGER, TEXT, Typed, common_type, is_integer
 from headrace.types import SqlType, array_of
 

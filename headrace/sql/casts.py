@@ -90,6 +90,8 @@ def _from_unknown(value: Typed, target: SqlType) -> Typed:
     constant = from_text(value.literal, target)
     if constant is not NOT_CONSTANT:
         return Typed(spark_constant(constant, target), target)
+    if is_float(target):  # NaN and its like; what is out of range was refused
+        return Typed(f"CAST({spark_string(value.literal)} AS {target.spark})", target)
     return cast(Typed(spark_string(value.literal), TEXT), target)
 
 
@@ -207,10 +209,36 @@ def _to_integer(value: Typed, target: SqlType) -> str | None:
 
 def _to_number(value: Typed, target: SqlType) -> str | None:
     if is_number(value.type) or is_text(value.type):
-        return _plain(value, target)
+        return _checked_number(value, target)
     if value.type.name == "jsonb":
         return f"CAST(parse_json({value.sql}) AS {target.spark})"
     return None
+
+
+def _checked_number(value: Typed, target: SqlType) -> str:
+    """Where Spark makes infinity of a number that is too large, zero of one that is too small, NULL of infinity."""
+    sql, result = value.sql, _plain(value, target)
+    if is_float(target) and is_text(value.type):
+        overflow = f"{_infinite(result)} AND NOT lower({sql}) LIKE '%inf%'"
+        wrong = f"({overflow}) OR ({result} = 0 AND {sql} RLIKE '^[^eE]*[1-9]')"
+        text = f"concat('\"', {sql}, '\" is out of range for type {target}')"
+        return f"CASE WHEN {wrong} THEN raise_error({text}) ELSE {result} END"
+    if is_float(value.type) and target.name == "real":
+        overflow = error_if(f"{_infinite(result)} AND NOT {_infinite(sql)}", "value out of range: overflow", result)
+        return error_if(f"{result} = 0 AND {sql} <> 0", "value out of range: underflow", overflow)
+    if is_float(value.type) and target.name == "numeric":
+        no_number = f"isnan({sql}) OR {_infinite(sql)}"
+        return error_if(no_number, "numeric has no NaN and no infinity here", result)
+    return result
+
+
+def _infinite(sql: str) -> str:
+    return f"abs({sql}) = CAST('Infinity' AS DOUBLE)"
+
+
+def error_if(condition: str, message: str, result: str) -> str:
+    """An error where PostgreSQL has one and Spark would go on."""
+    return f"CASE WHEN {condition} THEN raise_error('{message}') ELSE {result} END"
 
 
 def _to_text(value: Typed, target: SqlType) -> str | None:
@@ -306,15 +334,32 @@ def _float_text(sql: str, kind: SqlType) -> str:
 def _to_bytea(value: Typed, target: SqlType) -> str | None:
     if not is_text(value.type):
         return None
+    digits_of = f"substring({value.sql}, 3)"
+    bytes_of = error_if(
+        f"NOT {digits_of} RLIKE '^([0-9a-fA-F]{{2}})*$'", "invalid hexadecimal data in bytea", f"unhex({digits_of})"
+    )
     return (
-        f"CASE WHEN {value.sql} LIKE '\\\\\\\\x%' THEN unhex(substring({value.sql}, 3)) "
+        f"CASE WHEN {value.sql} LIKE '\\\\\\\\x%' THEN {bytes_of} "
         f"WHEN {value.sql} LIKE '%\\\\\\\\%' THEN raise_error('escapes in bytea are only supported in constants') "
         f"ELSE CAST({value.sql} AS BINARY) END"
     )
 
 
 def _to_moment(value: Typed, target: SqlType) -> str | None:
-    return _plain(value, target) if is_moment(value.type) or is_text(value.type) else None
+    if is_text(value.type):
+        return _moment_of_text(value.sql, target)
+    return _plain(value, target) if is_moment(value.type) else None
+
+
+def _moment_of_text(sql: str, target: SqlType) -> str:
+    """Spark also takes a year, a month, a time of today, and for a date whatever comes after a blank."""
+    result = f"CAST({sql} AS {target.spark})"
+    if target.name == "date":
+        with_time = f"CAST(CAST({sql} AS TIMESTAMP_NTZ) AS DATE)"
+        result = f"CASE WHEN {sql} RLIKE '[0-9][ T]+[^ ]' THEN {with_time} ELSE {result} END"
+    whole = f"{sql} RLIKE '^ *[0-9]+-[0-9]+-[0-9]+'"
+    message = f"concat('invalid input syntax for type {target}: \"', {sql}, '\"')"
+    return f"CASE WHEN NOT {whole} THEN raise_error({message}) ELSE {result} END"
 
 
 def _to_interval(value: Typed, target: SqlType) -> str | None:

@@ -122,6 +122,11 @@ def _create_table(p: Parser) -> Unfinished:
         raise Unsupported("a table without columns is not supported")
     if "on_conflict" in fields and not definition.pk:
         raise InvalidDefinition("ON CONFLICT needs a primary key", hint="without one, rows cannot conflict")
+    if fields.get("append_only") and fields.get("on_conflict", "ignore") != "ignore":
+        raise InvalidDefinition(
+            f'table "{name}" cannot be append-only and change rows on conflict',
+            hint="use ON CONFLICT IGNORE, or leave APPEND ONLY out",
+        )
     return partial(
         s.CreateTable,
         name=name,

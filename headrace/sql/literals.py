@@ -15,6 +15,7 @@ NOT_CONSTANT
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -118,17 +119,24 @@ def _double(text: str, kind: SqlType) -> Any:
 
 def _to_float(text: str, kind: SqlType) -> Any:
     value = float(text)
-    if value in (float("inf"), float("-inf")) or (value == 0 and Decimal(text) != 0):
-        return NOT_CONSTANT
+    if math.isinf(value) or (value == 0 and Decimal(text) != 0):
+        raise _out_of_range(text, kind)
     if kind.name == "double precision":
         return value
     (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     if bits & 0x1FFFFFFF == 0x10000000:  # half way between two reals: rounding twice could go wrong
         return NOT_CONSTANT
     try:
-        return struct.unpack("<f", struct.pack("<f", value))[0]
+        (real,) = struct.unpack("<f", struct.pack("<f", value))
     except OverflowError:
-        return NOT_CONSTANT
+        raise _out_of_range(text, kind) from None
+    if real == 0 and value != 0:
+        raise _out_of_range(text, kind)
+    return real
+
+
+def _out_of_range(text: str, kind: SqlType) -> DataError:
+    return DataError(f'"{text}" is out of range for type {kind}', sqlstate="22003")
 
 
 def _date(text: str, kind: SqlType) -> date:
@@ -287,6 +295,8 @@ def number_literal(text: str, *, exact: bool = False) -> Typed:
     scale = max(0, -exponent)
     precision = max(len(figures) + max(0, exponent), scale, 1)
     if precision > MAX_DIGITS and "e" in text.lower() and not exact:
+        if math.isinf(float(text)) or (float(text) == 0 and value != 0):
+            raise _out_of_range(text, SqlType("double precision"))
         return Typed(
             f"CAST('{text}' AS DOUBLE)", SqlType("double precision")
         )  # written as a float, too large for all else

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import TypeMismatch
-from headrace.sql.casts import cast
+from headrace.sql.casts import cast, error_if
 from headrace.sql.typed import Typed, converts_implicitly, describe
 from headrace.types import SqlType
 
@@ -65,11 +65,7 @@ def _signature(parameters: str, returns: str, template: str) -> Signature:
     return Signature(parameters=tuple(map(_kind, parameters.split())), returns=_kind(returns), template=template)
 
 
-def error_if(condition: str, message: str, result: str) -> str:
-    """An error where PostgreSQL has one and Spark would go on."""
-    return f"CASE WHEN {condition} THEN raise_error('{message}') ELSE {result} END"
-
-
+_BEYOND_ONE = "abs({0}) > 1 AND NOT isnan({0})"
 _SQRT = error_if("{0} < 0", "cannot take square root of a negative number", "sqrt({0})")
 _LOGARITHM = "CASE WHEN {0} <= 0 THEN raise_error('cannot take logarithm of zero or a negative number') ELSE %s END"
 _WORDS = r"regexp_extract_all({0}, '([\\p{{L}}\\p{{Nd}}]+|[^\\p{{L}}\\p{{Nd}}]+)', 0)"
@@ -100,8 +96,6 @@ SIGNATURES: dict[str, list[Signature]] = {
                 "cos",
                 "tan",
                 "cot",
-                "asin",
-                "acos",
                 "atan",
                 "sinh",
                 "cosh",
@@ -113,6 +107,8 @@ SIGNATURES: dict[str, list[Signature]] = {
                 "radians",
             )
         },  # fmt: skip
+        "asin": [("double", "double", error_if(_BEYOND_ONE, "input is out of range", "asin({0})"))],
+        "acos": [("double", "double", error_if(_BEYOND_ONE, "input is out of range", "acos({0})"))],
         "atan2": [("double double", "double", "atan2({0}, {1})")],
         "pi": [("", "double", "pi()")],
         "random": [("", "double", "rand()")],

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from headrace.errors import Unsupported
 from headrace.sql import regex
-from headrace.sql.casts import cast
+from headrace.sql.casts import cast, error_if
 from headrace.sql.dialect import RESERVED
 from headrace.sql.literals import spark_string
-from headrace.sql.signatures import check_arity, error_if, no_function
+from headrace.sql.signatures import check_arity, no_function
 from headrace.sql.typed import BOOLEAN, BYTEA, INTEGER, TEXT, Typed
 from headrace.types import array_of
 

@@ -355,12 +355,13 @@ class Translator(Subqueries):
         return f"SELECT * FROM {self._rows(node, kinds)} AS `values`({columns}){self._tail(node)}"
 
     def _rows(self, node: exp.Values, kinds: Types) -> str:
-        """Something for FROM. Spark's own VALUES know neither columns of the query around them nor subqueries."""
+        """Something for FROM. Spark's own VALUES know no outer columns, no subqueries and no raise_error()."""
         rows = [
             [cast(self.value(each), kind).sql for each, kind in zip(row.expressions, kinds, strict=True)]
             for row in node.expressions
         ]
-        if node.find(exp.Column, exp.Query) is None:
+        checks = any("raise_error(" in each for row in rows for each in row)
+        if not checks and node.find(exp.Column, exp.Query) is None:
             return f"(VALUES {', '.join('(' + ', '.join(row) + ')' for row in rows)})"
         fields = [", ".join(f"'{number}', {each}" for number, each in enumerate(row)) for row in rows]
         structs = [f"named_struct({each})" for each in fields]

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.state.files import Files, LocalFiles, open_parquet
 from headrace.state.layout import Layout
-from headrace.state.prepared import packed_rows, run_tasks
+from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def lookup(
         return layout.stored_schema.empty_table()
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
     body = ReadProbes(files=files, layout=layout)
-    if isinstance(files, LocalFiles) and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
+    here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
+    if here and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
         task = pa.record_batch({"task": pa.array([_pack(todo, key_table)], pa.binary())})
         return newest_live(layout, pa.Table.from_batches(list(body(iter([task]))), layout.stored_schema))
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)

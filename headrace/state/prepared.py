@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import gc
 import pickle
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -91,6 +92,11 @@ class PreparedJobs:
             if name not in self._redacted:
                 self._spark.sparkContext._jsc.sc().conf().set(_PROPERTY + name, "")
                 self._redacted.add(name)
+
+
+def in_one_process(master: str) -> bool:
+    """Whether executors are threads of the driver's own JVM: what a small task would do, the driver may do as well."""
+    return re.fullmatch(r"local(\[[^]]*\])?", master) is not None
 
 
 def run_tasks(spark: SparkSession, body: TaskBody, tasks: Sequence[bytes], schema: str) -> pa.Table:

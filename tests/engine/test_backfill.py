@@ -120,6 +120,8 @@ def test_a_view_that_is_being_created_cannot_be_read(db):
     ):
         with pytest.raises(ObjectNotReady, match='"m" is still being created'):
             db.sql(statement)
+    with pytest.raises(ObjectNotReady, match='"m" is still being created'):
+        headrace.read(db.engine.storage.root, "m", spark=db.engine.spark)
     (job,) = db.sql("SHOW JOBS").arrow().to_pylist()
     assert (job["State"], job["Progress"]) == ("paused", "0.0%")
     db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT")

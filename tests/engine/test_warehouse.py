@@ -399,6 +399,9 @@ def test_old_epochs_stay_readable_for_the_retention(db, t, warehouse, spark, no_
     session.sql("SET query_epoch = 0")
     assert headrace.read(warehouse, "t", epoch=first.epoch + 1, spark=spark).count() == 2
     assert headrace.read(warehouse, "m", epoch=first.epoch + 2, spark=spark).count() == 1
+    for never in (db.engine.committed.epoch + 1, -1):
+        with pytest.raises(InvalidParameterValue, match=f"epoch {never} cannot be read"):
+            headrace.read(warehouse, "t", epoch=never, spark=spark)
     with pytest.raises(InvalidParameterValue, match=f"epoch {db.engine.committed.epoch + 1}"):
         session.sql(f"SET query_epoch = {db.engine.committed.epoch + 1}")
         session.sql("SHOW TABLES")

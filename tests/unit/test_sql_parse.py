@@ -99,7 +99,7 @@ def test_create_table():
     statement = one(
         "CREATE TABLE IF NOT EXISTS public.T (id INT PRIMARY KEY, \"Name\" VARCHAR(10) DEFAULT 'x' || 'y' NOT NULL, "
         "b INT AS (id + 1), c INT GENERATED ALWAYS AS (id * 2) STORED, d NUMERIC(10, 2) NULL) "
-        "APPEND ONLY ON CONFLICT DO UPDATE IF NOT NULL WITH (a = 'x', b.c = 5, \"D\" = true)"
+        "APPEND ONLY ON CONFLICT DO NOTHING WITH (a = 'x', b.c = 5, \"D\" = true)"
     )
     assert statement == s.CreateTable(
         sql=statement.sql,
@@ -114,7 +114,7 @@ def test_create_table():
         pk=("id",),
         if_not_exists=True,
         append_only=True,
-        on_conflict="update_if_not_null",
+        on_conflict="ignore",
         options=(("a", "x"), ("b.c", "5"), ("D", "true")),
     )
 

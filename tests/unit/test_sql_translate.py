@@ -252,7 +252,7 @@ def test_volatile_functions_are_known_or_refused():
         (INT, BIGINT, "CAST(x AS BIGINT)"),
         (DOUBLE, INT, "CAST(rint(x) AS INT)"),
         (INT, TEXT, "CAST(x AS STRING)"),
-        (None, DATE, "CAST(x AS DATE)"),
+        (None, BIGINT, "CAST(x AS BIGINT)"),
         (None, TEXT, "x"),
         (SqlType("numeric", precision=38, scale=18), NUMERIC, "CAST(x AS DECIMAL(38,10))"),
         (DATE, TIMESTAMP, "CAST(x AS TIMESTAMP_NTZ)"),

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
+from headrace.serving.render import python_columns
 from headrace.serving.result import Result
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.types import SqlType
@@ -34,7 +35,7 @@ class Portal:
                 self.done = True
                 return
             self.rows += block.num_rows
-            yield data_rows([column.to_pylist() for column in block.columns], self.types, self.formats)
+            yield data_rows(python_columns(block), self.types, self.formats)
 
     def _next_block(self, size: int) -> pa.RecordBatch | None:
         if self._blocks is None:
