@@ -23,7 +23,7 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Of every JVM that a test starts, in processes of its own, too. A test is over before the optimizing compiler has
-# earned what it costs: without it they take a quarter less time.
+# earned what it costs.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:-UsePerfData")
 
 HERE = Path(__file__).parent
