@@ -17,7 +17,7 @@ from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import StreamKey, stream_key
-from headrace.plan.nodes import Node, Project
+from headrace.plan.nodes import Node, Project, columns_read
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query
 from headrace.sql.oracle import FunctionOracle
@@ -123,6 +123,12 @@ def plan_of(view: Relation, catalog: Catalog) -> Node:
     """The plan of a stored view."""
     upstream = tuple(catalog.relations[id] for id in view.depends_on if id in catalog.relations)
     return _plan(view, upstream)
+
+
+def columns_derived_from(relation: Relation, catalog: Catalog) -> set[str]:
+    """The columns of a relation that decide what is in the views and indexes on it."""
+    views = [each for each in catalog.dependents(relation.id) if each.stored]
+    return set().union(*(columns_read(plan_of(view, catalog), relation.id) for view in views))
 
 
 @lru_cache(maxsize=1024)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,7 @@ from headrace.engine.changes import (
 from headrace.engine.coordinator import Write
 from headrace.engine.derive import Deriver, TableDelta
 from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.plans import columns_derived_from
 from headrace.engine.small import KeyedChanges, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import UndefinedRelation, Unsupported
@@ -125,17 +126,26 @@ class _Table:
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
         tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
-        changed = self._keyed(tables, fresh=self._generated_key)
+        # What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
+        merges = self._relation.on_conflict == "update_if_not_null"
+        columns = None if merges else columns_derived_from(self._relation, self._state.catalog)
+        changed = self._keyed(tables, fresh=self._generated_key, columns=columns)
         taken = [changed.insert(table) for table in tables]
         outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta()), outcomes
 
-    def _keyed(self, tables: Sequence[pa.Table], *, fresh: bool) -> KeyedChanges:
-        """The changes collector, with the old rows of the tables' keys. ``fresh`` keys cannot exist."""
+    def _keyed(
+        self, tables: Sequence[pa.Table], *, fresh: bool = False, columns: Iterable[str] | None = None
+    ) -> KeyedChanges:
+        """The changes collector, with the old rows of the tables' keys: all of them, or their key and some columns.
+
+        ``fresh`` keys cannot exist.
+        """
         old = self._layout.stored_schema.empty_table()
         if not fresh and self._runs:
             keys = keys_of(self._layout, tables)
-            old = lookup(self._owner._spark, self._owner._files, self._layout, self._runs, keys, self._owner._indexes)
+            owner = self._owner
+            old = lookup(owner._spark, owner._files, self._layout, self._runs, keys, owner._indexes, columns=columns)
         return KeyedChanges(self._layout, self._relation.on_conflict, old)
 
     def _with_row_id(self, rows: pa.Table) -> pa.Table:
@@ -206,7 +216,7 @@ class _Table:
         old = self._unpacked(rows, OLD_ROW)
         new = old if change.deletes else self._unpacked(rows, NEW_ROW)
         if change.moves_key:
-            changed = self._keyed([old, new], fresh=False)
+            changed = self._keyed([old, new])
         else:
             changed = KeyedChanges(self._layout, "overwrite", with_stored(self._layout, old))
         if change.deletes:

@@ -131,6 +131,32 @@ def columns_in(expression: Expression) -> set[str]:
     return {each.name for each in expression.find_all(exp.Column)}
 
 
+def columns_read(node: Node, relation_id: int) -> set[str]:
+    """The columns of a stored relation that decide about the node's output.
+
+    >>> scan = Scan(relation="t", relation_id=1, columns=("a", "b", "c"))
+    >>> of_a = Project(input=scan, columns=(("x", column("a", SqlType("integer"))),))
+    >>> sorted(columns_read(of_a, 1)), sorted(columns_read(of_a, 2)), sorted(columns_read(scan, 1))
+    (['a'], [], ['a', 'b', 'c'])
+    """
+    return _read(node, set(node.output), relation_id)
+
+
+def _read(node: Node, wanted: set[str], relation_id: int) -> set[str]:
+    match node:
+        case Scan():
+            return wanted if node.relation_id == relation_id else set()
+        case Filter():
+            wanted = wanted | columns_in(node.condition)
+        case Project():
+            wanted = {name for column, each in node.columns if column in wanted for name in columns_in(each)}
+        case UnionAll():
+            pass
+        case _:
+            return set().union(*(_read(each, set(each.output), relation_id) for each in node.inputs))
+    return set().union(*(_read(each, wanted, relation_id) for each in node.inputs))
+
+
 def _distinct(node: str, names: Iterable[str]) -> None:
     names = list(names)
     if len(set(names)) != len(names):
@@ -145,4 +171,15 @@ def _known(node: str, expression: Expression, input: Node) -> None:
             raise ValueError(f"{node} uses {each.name}, but its input has {input.output}")
 
 
-__all__ = ["Column", "Expression", "Filter", "Node", "Project", "Scan", "UnionAll", "column", "columns_in"]
+__all__ = [
+    "Column",
+    "Expression",
+    "Filter",
+    "Node",
+    "Project",
+    "Scan",
+    "UnionAll",
+    "column",
+    "columns_in",
+    "columns_read",
+]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.state.files import Files, LocalFiles, open_parquet
+from headrace.state.files import FOOTERS, Files, LocalFiles, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
@@ -35,6 +35,9 @@ DRIVER_ROWS = 1 << 16
 
 DRIVER_PROBES = 32
 """… and of how many files."""
+
+GROUPS_AT_ONCE = 16
+"""Row groups that a task decodes before it looks for its keys in them; what is decoded then still is in the cache."""
 
 PREFIX_ROWS = 1 << 17
 """Stored rows up to which one task reads the part of an index that a query asks for; beyond, it is a scan."""
@@ -89,7 +92,7 @@ def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache)
         if not hits:
             continue
         per_group = max(1, file.rows // file.groups)
-        for chunk in _chunks(sorted(hits), 64):
+        for chunk in _chunks(sorted(hits), GROUPS_AT_ONCE):
             found.append(
                 Probe(
                     path=file.path,
@@ -115,6 +118,8 @@ class ReadProbes:
     layout: Layout
     whole_keys: bool = True
     """Whether the keys are whole, or only their first columns: then rows of all combinations of their values match."""
+    columns: tuple[str, ...] | None = None
+    """What to read besides the key; all others are NULL. None: everything."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -122,11 +127,17 @@ class ReadProbes:
                 todo, keys_ipc = pickle.loads(packed)
                 keys = pa.ipc.open_stream(keys_ipc).read_all()
                 for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
-                    # Parsing a footer of hundreds of row groups costs as much as reading ten of them: once per file.
-                    with open_parquet(self.files, path) as parquet:
+                    with open_parquet(self.files, path, footers=FOOTERS) as parquet:
                         for _, groups, first, last in probes_of_file:
-                            table = parquet.read_row_groups(list(groups), use_threads=False)
+                            table = parquet.read_row_groups(list(groups), columns=self._names, use_threads=False)
                             yield from self._matching(table, keys.slice(first, last - first)).to_batches()
+
+    @property
+    def _names(self) -> list[str] | None:
+        if self.columns is None:
+            return None
+        wanted = {*self.layout.key_names, *self.columns, VNODE, EPOCH, WEIGHT}
+        return [name for name in self.layout.stored_schema.names if name in wanted]
 
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
         exactly = self.whole_keys and len(self.layout.key_names) > 1
@@ -136,12 +147,20 @@ class ReadProbes:
                 continue
             wanted = pc.unique(keys[name])
             table = table.filter(pc.is_in(table[name], value_set=wanted.cast(table.schema.field(name).type)))
+        if self.columns is not None:
+            table = self._with_nulls(table)
         table = self.layout.stored(table)
         if exactly and table.num_rows:
             # Column by column is not enough for a composite key: (1,2) and (2,1) would let (1,1) through.
             exact = set(self.layout.codec.encode_table(keys, self.layout.key_names))
             held = self.layout.codec.encode_table(table, self.layout.key_names)
             table = table.filter(pa.array([key in exact for key in held], pa.bool_()))
+        return table
+
+    def _with_nulls(self, table: pa.Table) -> pa.Table:
+        for name, kind in self.layout.columns:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(table.num_rows, kind.arrow))
         return table
 
 
@@ -160,9 +179,19 @@ class LiveRows:
 
 
 def lookup(
-    spark: SparkSession, files: Files, layout: Layout, runs: Iterable[Run], keys: pa.Table, indexes: IndexCache
+    spark: SparkSession,
+    files: Files,
+    layout: Layout,
+    runs: Iterable[Run],
+    keys: pa.Table,
+    indexes: IndexCache,
+    *,
+    columns: Iterable[str] | None = None,
 ) -> pa.Table:
-    """The live rows of these keys; ``keys`` has the pk columns and the vnode. Rows come in the stored schema."""
+    """The live rows of these keys; ``keys`` has the pk columns and the vnode. Rows come in the stored schema.
+
+    Of the columns that are not in ``columns`` or the key, nothing is read: they are NULL.
+    """
     encoded = layout.encode(keys)
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     sorted_keys = [encoded[index] for index in order]
@@ -170,7 +199,7 @@ def lookup(
     if not todo:
         return layout.stored_schema.empty_table()
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
-    body = ReadProbes(files=files, layout=layout)
+    body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
     here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
     if here and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
         task = pa.record_batch({"task": pa.array([_pack(todo, key_table)], pa.binary())})

@@ -68,7 +68,7 @@ def write_sorted(
         .option("parquet.block.row.count.limit", str(GROUP_ROWS))
         .option("parquet.column.statistics.enabled", "false")
         .option("parquet.size.statistics.enabled", "false")
-        .option("compression", "snappy")
+        .option("compression", "lz4_raw")
     )
     for name in counted_columns(layout):  # one that is not there does no harm
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "true")

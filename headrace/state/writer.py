@@ -128,7 +128,7 @@ class RunFileWriter:
         self._parquet = pq.ParquetWriter(
             self._sink,
             self._layout.stored_schema,
-            compression="snappy",
+            compression="lz4",
             use_dictionary=False,
             store_schema=False,
             store_decimal_as_integer=True,
