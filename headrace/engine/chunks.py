@@ -15,11 +15,14 @@ from pyspark.sql import functions as F
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import INDEX, Catalog, Relation
+from headrace.engine.fills import FillRange, fill
 from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
 from headrace.engine.plans import plan_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
+from headrace.operators.vectorize import vectorized
+from headrace.operators.vectors import VectorBranch
 from headrace.plan.nodes import Node
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
@@ -77,6 +80,14 @@ class _Reading:
         rows = self.chunk.rows
         return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
 
+    @property
+    def vectorized(self) -> tuple[VectorBranch, ...] | None:
+        """How to evaluate the view without Spark. An index has an order of its own, so its chunks are sorted there."""
+        if self.view.kind == INDEX:
+            return None
+        found = vectorized(self.plan, self.layout.types)
+        return None if found is None else tuple(each for each in found if each.relation_id == self.upstream.id)
+
     def wide(self) -> tuple[WideQuery, tuple[str, ...]]:
         wide = WideQuery(columns=self.source.names)
         found = branches(self.plan, {self.upstream.id: ["n0"]}, wide, self.layout.types)
@@ -89,6 +100,7 @@ class ChunkReader:
     def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
         self._spark, self._storage, self._indexes = spark, storage, indexes
         self._sorted = sorted_session(spark)
+        self._spark_only: set[int] = set()
 
     def read(
         self,
@@ -110,7 +122,9 @@ class ChunkReader:
             elif chunk.rows and chunk.limit is not None:
                 chunk, files, live = self._read_limited(reading)
             elif chunk.rows:
-                files = self._read_large(reading, turn)
+                files = self._fill(reading, turn)
+                if files is None:
+                    files = self._read_large(reading, turn)
         failpoint("after_chunk")
         return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
 
@@ -155,6 +169,18 @@ class ChunkReader:
     def _body(self, reading: _Reading, branches: tuple[str, ...], *, extent: bool = False) -> WriteDelta:
         output = Output(layout=reading.layout, branches=branches)
         return WriteDelta(files=self._storage.files, epoch=LEFT_OUT[EPOCH], outputs=(output,), sort=True, extent=extent)
+
+    def _fill(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile] | None:
+        """By Python tasks alone, if they can evaluate the view."""
+        branches = None if reading.view.id in self._spark_only else reading.vectorized
+        if branches is None:
+            return None
+        body = FillRange(files=self._storage.files, source=reading.source, target=reading.layout, branches=branches)
+        with turn:
+            files = fill(self._spark, body, reading.runs, reading.chunk, self._indexes)
+        if files is None:
+            self._spark_only.add(reading.view.id)  # where one value was Spark's to judge, the next chunk has more
+        return files
 
     def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
         """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM

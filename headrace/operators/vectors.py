@@ -214,8 +214,8 @@ def columns_of(vector: Vector) -> set[str]:
     return set()
 
 
-def columns_read(branches: Sequence[VectorBranch]) -> set[str]:
-    """What the first steps need of the rows that come in; all columns are needed where nothing projects."""
+def columns_read(branches: Sequence[VectorBranch]) -> set[str] | None:
+    """What is needed of the rows that come in; None, which is all of it, where a branch does not project."""
     needed: set[str] = set()
     for branch in branches:
         for step in branch.steps:
@@ -223,4 +223,6 @@ def columns_read(branches: Sequence[VectorBranch]) -> set[str]:
                 needed |= set().union(*(columns_of(vector) for _, vector, _ in step.columns))
                 break
             needed |= columns_of(step.condition)
+        else:
+            return None
     return needed

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.state.files import Files
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.merge import MergeStream, consolidate
 from headrace.state.prepared import job_input, spare_what_stays
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
@@ -59,9 +59,13 @@ class Output:
 class RunFileWriter:
     """Writes one relation's rows, which come sorted, to one file after the other."""
 
-    def __init__(self, layout: Layout, files: Files):
+    def __init__(self, layout: Layout, files: Files, *, leave_out: bool = False):
+        """``leave_out``: the rows come without the columns that a file may leave out."""
         self._layout = layout
         self._storage = files
+        schema = layout.stored_schema
+        left = set(LEFT_OUT) if leave_out else set()
+        self._schema = pa.schema([field for field in schema if field.name not in left])
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._last_key: bytes | None = None
@@ -119,7 +123,8 @@ class RunFileWriter:
             self._parquet.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
         self._index += self._bounds(rows, groups)
         self._file_rows += held
-        self._retractions += _count_retractions(rows.slice(0, held))
+        if WEIGHT in self._schema.names:
+            self._retractions += _count_retractions(rows.slice(0, held))
 
     def _open_file(self) -> None:
         self._path = f"{self._layout.folder}/{uuid.uuid4().hex}.parquet"
@@ -127,13 +132,13 @@ class RunFileWriter:
         self._sink = self._stack.enter_context(self._storage.open_output(self._path))
         self._parquet = pq.ParquetWriter(
             self._sink,
-            self._layout.stored_schema,
+            self._schema,
             compression="lz4",
             use_dictionary=False,
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_index=False,
-            write_statistics=counted_columns(self._layout),
+            write_statistics=[name for name in counted_columns(self._layout) if name in self._schema.names],
         )
         self._index: list[tuple[bytes, bytes, int]] = []
 
