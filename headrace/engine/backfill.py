@@ -27,7 +27,7 @@ from headrace.backfill.job import Job, Strategy, replica_needed_after
 from headrace.backfill.pacing import UNLIMITED, Fixed, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.engine.chunks import ChunkReader, ReadChunk
-from headrace.engine.derive import LateDelta, Written
+from headrace.engine.deltas import LateDelta, Written
 from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
@@ -138,9 +138,10 @@ class Backfills:
         *,
         barrier_interval: Callable[[], float],
         paused: Callable[[], bool],
+        vectorized: Callable[[], bool],
     ):
         self._spark, self._indexes = spark, indexes
-        self._reader = ChunkReader(spark, storage, indexes)
+        self._reader = ChunkReader(spark, storage, indexes, vectorized=vectorized)
         self._barrier_interval, self._paused = barrier_interval, paused
         self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-chunks")
         self._group = f"headrace-backfill-{uuid.uuid4().hex}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import INDEX, Catalog, Relation
+from headrace.engine.direct import in_stored_schema, is_here, rehashed
 from headrace.engine.fills import FillRange, fill
 from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
 from headrace.engine.plans import plan_of
@@ -22,7 +23,7 @@ from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
 from headrace.operators.vectorize import vectorized
-from headrace.operators.vectors import VectorBranch
+from headrace.operators.vectors import FAULTS, VectorBranch
 from headrace.plan.nodes import Node
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
@@ -33,7 +34,7 @@ from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.scan import key_order, scan, sorted_scan
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression
-from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, written_files
+from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, write_outputs, written_files
 from headrace.types import quote_spark
 
 SMALL_CHUNK = 50_000
@@ -80,14 +81,6 @@ class _Reading:
         rows = self.chunk.rows
         return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
 
-    @property
-    def vectorized(self) -> tuple[VectorBranch, ...] | None:
-        """How to evaluate the view without Spark. An index has an order of its own, so its chunks are sorted there."""
-        if self.view.kind == INDEX:
-            return None
-        found = vectorized(self.plan, self.layout.types)
-        return None if found is None else tuple(each for each in found if each.relation_id == self.upstream.id)
-
     def wide(self) -> tuple[WideQuery, tuple[str, ...]]:
         wide = WideQuery(columns=self.source.names)
         found = branches(self.plan, {self.upstream.id: ["n0"]}, wide, self.layout.types)
@@ -97,8 +90,10 @@ class _Reading:
 
 
 class ChunkReader:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, *, vectorized: Callable[[], bool]):
         self._spark, self._storage, self._indexes = spark, storage, indexes
+        self._vectorized = vectorized
+        self._here = is_here(spark, storage.files)
         self._sorted = sorted_session(spark)
         self._spark_only: set[int] = set()
 
@@ -118,7 +113,7 @@ class ChunkReader:
         live, files = None, []
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if chunk.rows and reading.small:
-                chunk, files, live = self._read_small(reading)
+                chunk, files, live = self._read_here(reading) or self._read_small(reading)
             elif chunk.rows and chunk.limit is not None:
                 chunk, files, live = self._read_limited(reading)
             elif chunk.rows:
@@ -127,6 +122,36 @@ class ChunkReader:
                     files = self._read_large(reading, turn)
         failpoint("after_chunk")
         return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
+
+    def _branches(self, reading: _Reading) -> tuple[VectorBranch, ...] | None:
+        """How to evaluate the view without Spark, if that is possible."""
+        if not self._vectorized() or reading.view.id in self._spark_only:
+            return None
+        found = vectorized(reading.plan, reading.layout.types)
+        return None if found is None else tuple(each for each in found if each.relation_id == reading.upstream.id)
+
+    def _read_here(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int] | None:
+        """By the driver itself, as it derives small deltas."""
+        branches = self._branches(reading) if self._here else None
+        if branches is None:
+            return None
+        source, layout, chunk = reading.source, reading.layout, reading.chunk
+        pieces = pieces_of((file for run in reading.runs for file in run.files), chunk, self._indexes)
+        live = LiveChunkRows(files=self._storage.files, layout=source).read(
+            [(piece.path, piece.groups) for piece in pieces], chunk
+        )
+        try:
+            tables = [branch.apply(live) for branch in branches]
+        except FAULTS:
+            self._spark_only.add(reading.view.id)
+            return None
+        if reading.view.kind == INDEX:
+            tables = [rehashed(layout, rows) for rows in tables]
+        stored = in_stored_schema(layout, tables, LEFT_OUT[EPOCH])
+        files = write_outputs(self._storage.files, [(layout, stored, True)]).get(layout.relation_id, [])
+        if chunk.limit is not None and live.num_rows == chunk.limit:
+            chunk = chunk.cut(*split(source.bound(live, live.num_rows - 1)))
+        return chunk, files, live.num_rows
 
     def _read_small(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int]:
         """By one task, which holds it, in a job that is planned once for the view."""
@@ -172,7 +197,8 @@ class ChunkReader:
 
     def _fill(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile] | None:
         """By Python tasks alone, if they can evaluate the view."""
-        branches = None if reading.view.id in self._spark_only else reading.vectorized
+        # An index has an order of its own: its chunks are sorted by Spark.
+        branches = None if reading.view.kind == INDEX else self._branches(reading)
         if branches is None:
             return None
         body = FillRange(files=self._storage.files, source=reading.source, target=reading.layout, branches=branches)

@@ -58,8 +58,11 @@ class Engine:
                 self.indexes,
                 barrier_interval=lambda: self.parameter("barrier_interval") / 1000,
                 paused=lambda: self.parameter("paused"),
+                vectorized=lambda: self.parameter("vectorized"),
             )
-            self.evaluator = WriteEvaluator(self.spark, storage, self.indexes, self.backfills)
+            self.evaluator = WriteEvaluator(
+                self.spark, storage, self.indexes, self.backfills, vectorized=lambda: self.parameter("vectorized")
+            )
             self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed, self.backfills)
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_ROWS = 1 << 16
+DRIVER_ROWS = 1 << 19
 """Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
 
-DRIVER_PROBES = 32
+DRIVER_PROBES = 128
 """… and of how many files."""
 
 GROUPS_AT_ONCE = 16

@@ -538,6 +538,7 @@ def test_every_error_is_ours(db, t):
 
 def test_epochs_of_the_same_shape_are_planned_once(db, monkeypatch):
     """Also when other tables change with it, a view is being filled, and its positions move."""
+    db.sql("ALTER SYSTEM SET vectorized = false")
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE u (id INT PRIMARY KEY)")
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v + 1 AS w FROM t")
     db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 300) AS s(g)")

@@ -17,12 +17,14 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import headrace
 from headrace.backfill.filters import PositionColumns
+from headrace.engine import direct
 from headrace.engine.filling import jobs_of
 from headrace.errors import DuplicateRelation, UndefinedJob
 from headrace.state.layout import Layout
@@ -198,19 +200,22 @@ def test_every_barrier_of_every_history(watch, batch):
     seed = int(os.environ.get("HEADRACE_SEED", "20261115"))
     print(f"HEADRACE_SEED={seed}")
     rng = random.Random(f"{seed} {batch}")
-    watched = watch(barrier_interval="100ms", checkpoint_frequency=str(rng.choice((1, 1, 3))))
+    frequency, vectorized = rng.choice((1, 1, 3)), batch % 2 == 0
+    watched = watch(barrier_interval="100ms", checkpoint_frequency=str(frequency), vectorized=str(vectorized).lower())
     run_histories(watched, rng, TABLES)
     print(f"{watched.checked} states of views")
     assert watched.checked > TABLES * VIEWS_OF_EACH * 2
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("broken", ["TRUE", "FALSE"])
-def test_a_broken_filter_is_caught(watch, monkeypatch, broken):
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_broken_filter_is_caught(watch, monkeypatch, broken, vectorized):
     """The canary: with a filter that lets everything through, or nothing, the check above must fail."""
-    monkeypatch.setattr(PositionColumns, "covered", lambda self, within: broken)
+    monkeypatch.setattr(PositionColumns, "covered", lambda self, within: str(broken).upper())
+    monkeypatch.setattr(direct, "_covered", lambda positions, rows: np.full(rows.num_rows, broken))
     with pytest.raises(AssertionError, match="at epoch"):
-        run_histories(watch(barrier_interval="100ms"), random.Random(1), 3)
+        run_histories(watch(barrier_interval="100ms", vectorized=vectorized), random.Random(1), 3)
 
 
 def run_histories(watched: Watched, rng: random.Random, tables: int) -> None:
