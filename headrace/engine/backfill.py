@@ -11,12 +11,13 @@ All methods but :meth:`Backfills.wait` and those of the reading threads are call
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.job import Job, Strategy, replica_needed_after
 from headrace.backfill.pacing import UNLIMITED, Fixed, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
+from headrace.backfill.sharing import companions, follows, shares
+from headrace.engine import chunks
 from headrace.engine.chunks import ChunkReader, ReadChunk
 from headrace.engine.deltas import LateDelta, Written
 from headrace.engine.filling import finished, jobs_of, with_job
@@ -59,24 +62,25 @@ AT_ONCE = 2
 class Turn:
     """Chunks of a job write one after the other, in the order in which they were started and will land."""
 
-    def __init__(self, before: Turn | None):
-        self._before = before
+    def __init__(self, before: Iterable[Turn | None]):
+        self._before = [each for each in before if each is not None]
         self.over = threading.Event()
         self.waited = 0.0
         """Seconds; they are not part of what a chunk costs."""
 
     def __enter__(self) -> None:
-        if self._before is not None:
+        if self._before:
             began = time.perf_counter()
-            self._before.over.wait()
-            self._before = None
+            for each in self._before:
+                each.over.wait()
+            self._before = []
             self.waited = time.perf_counter() - began
 
     def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:
-        self._before = None  # or each would keep all before it alive
+        self._before = []  # or each would keep all before it alive
         self.over.set()
 
 
@@ -170,14 +174,17 @@ class Backfills:
         self._drop_stale(jobs)
         if self._paused():
             return
+        able = []
         for job in jobs.values():
             if job.error is not None or job.paused or job.id in self._unlaunched:
                 continue
             if (retry_at := self._pace(job).retry_at) > time.monotonic():
                 self.next_launch = min(self.next_launch, retry_at)
                 continue
+            able.append(job)
+        for job in able:
             try:
-                self._launch_job(job, working, committed)
+                self._launch_job(job, able, working, committed)
             except Exception as error:  # an index that cannot be read, say; or a fault of ours, which kills no loop
                 self._not_launched(job, error)
 
@@ -189,7 +196,7 @@ class Backfills:
         pace.retry_at = time.monotonic() + RETRY_SECONDS * 2 ** (pace.failures - 1)
         self.next_launch = min(self.next_launch, pace.retry_at)
 
-    def _launch_job(self, job: Job, working: Manifest, committed: Manifest) -> None:
+    def _launch_job(self, job: Job, jobs: Sequence[Job], working: Manifest, committed: Manifest) -> None:
         snapshot = job.snapshot(committed_epoch=committed.epoch, last_epoch=working.epoch)
         if snapshot is None:
             return
@@ -197,6 +204,10 @@ class Backfills:
         pace = self._pace(job)
         at_once = AT_ONCE if job.rate_limit is None else 1
         for upstream_id in job.open_inputs:
+            planned = functools.partial(self._planned, upstream_id=upstream_id)
+            sharing = self._sharing(job, jobs, upstream_id, working, committed)
+            if follows(job, sharing, upstream_id, planned):
+                continue
             sources: list | None = None
             while self._in_flight(job.id) < at_once:
                 now = time.monotonic()
@@ -212,7 +223,30 @@ class Backfills:
                 if chunk is None:
                     break
                 pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
-                self._start(job, upstream_id, chunk, snapshot, working, state)
+                together = [job]
+                if chunk.limit is None:
+                    free = [each for each in sharing if self._in_flight(each.id) < AT_ONCE]
+                    together += companions(job, free, upstream_id, chunk, planned)
+                self._start(together, upstream_id, chunk, snapshot, working, state)
+
+    def _sharing(
+        self, job: Job, jobs: Sequence[Job], upstream_id: int, working: Manifest, committed: Manifest
+    ) -> list[Job]:
+        """The other jobs that could read large chunks of this upstream together with this one."""
+        relations = working.catalog.relations
+        epochs = {"committed_epoch": committed.epoch, "last_epoch": working.epoch}
+        rows = sum(run.rows for run in committed.runs.get(upstream_id, ()))
+        if min(rows, self._pace(job).policy.budget()) <= chunks.SMALL_CHUNK:
+            return []
+        found = [
+            each
+            for each in jobs
+            if each.id != job.id
+            and shares(job, each, upstream_id)
+            and each.snapshot(**epochs) == job.snapshot(**epochs)
+            and self._reader.shares(working.catalog, relations[each.id])
+        ]
+        return found if found and self._reader.shares(working.catalog, relations[job.id]) else []
 
     def _rows_at_a_time(self, runs: Sequence[Run]) -> int:
         """What one task for each processor reads: more tasks would only take the slots that epochs need."""
@@ -242,7 +276,7 @@ class Backfills:
         chunk = next_chunk(planned, vnodes, sources, budget, reach=reach)
         if chunk is not None and budget > EXACT:
             # A limit is then a wish to be kept small, not a need: the end is fixed, and reading up to it is right.
-            chunk = dataclasses.replace(chunk, limit=None)
+            chunk = dataclasses.replace(chunk, limit=None).to_vnode_end()
         return chunk
 
     def _planned(self, job: Job, upstream_id: int) -> Positions:
@@ -254,36 +288,47 @@ class Backfills:
         return positions
 
     def _start(
-        self, job: Job, upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
+        self, jobs: Sequence[Job], upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
     ) -> None:
+        """Begins to read a chunk for these jobs."""
         catalog = working.catalog
-        view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
+        views, upstream = [catalog.relations[job.id] for job in jobs], catalog.relations[upstream_id]
         runs = state.runs.get(upstream_id, ())
-        pace = self._pace(job)
-        turn = pace.last_turn = Turn(pace.last_turn)
+        turn = Turn([self._pace(job).last_turn for job in jobs])
+        flights = []
+        for job in jobs:
+            self._pace(job).last_turn = turn
+            flight = Flight(
+                job_id=job.id,
+                upstream_id=upstream_id,
+                strategy=job.strategy,
+                chunk=chunk,
+                snapshot=snapshot,
+                runs=runs,
+                future=Future(),
+            )
+            flights.append(flight)
+            flight.future.add_done_callback(lambda _: self.on_ready())
 
-        def read() -> ReadChunk:
+        def read() -> None:
             context = self._spark.sparkContext
-            context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
+            names = ", ".join(view.name for view in views)
+            context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
             try:
-                found = self._reader.read(catalog, view, upstream, runs, chunk, turn=turn)
-                return dataclasses.replace(found, seconds=found.seconds - turn.waited)
+                found = self._reader.read_together(catalog, views, upstream, runs, chunk, turn=turn)
+            except Exception as error:
+                found = [error] * len(views)
             finally:
                 turn.end()  # also if it did not come to writing
+            for flight, each in zip(flights, found, strict=True):
+                if isinstance(each, Exception):
+                    flight.future.set_exception(each)
+                else:
+                    flight.future.set_result(dataclasses.replace(each, seconds=each.seconds - turn.waited))
 
-        future = self._pool.submit(read)
-        flight = Flight(
-            job_id=job.id,
-            upstream_id=upstream_id,
-            strategy=job.strategy,
-            chunk=chunk,
-            snapshot=snapshot,
-            runs=runs,
-            future=future,
-        )
-        self._flights.append(flight)
-        future.add_done_callback(lambda _: self.on_ready())
+        self._pool.submit(read)
+        self._flights += flights
 
     def _groups(self, state: Manifest, upstream_id: int) -> list:
         return [self._indexes.get(file).groups for run in state.runs.get(upstream_id, ()) for file in run.files]

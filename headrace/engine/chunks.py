@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,13 +17,12 @@ from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import INDEX, Catalog, Relation
 from headrace.engine.direct import in_stored_schema, is_here, rehashed
-from headrace.engine.fills import FillRange, fill
+from headrace.engine.fills import FillRange, SparkMustJudge, View, fill
 from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
-from headrace.engine.plans import plan_of
+from headrace.engine.plans import plan_of, vectors_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
-from headrace.operators.vectorize import vectorized
 from headrace.operators.vectors import FAULTS, VectorBranch
 from headrace.plan.nodes import Node
 from headrace.state.layout import LEFT_OUT, Layout
@@ -56,11 +56,15 @@ class ReadChunk:
 class _Reading:
     """What is read, from where and into what."""
 
-    plan: Node
+    catalog: Catalog
     view: Relation
     upstream: Relation
     runs: Sequence[Run]
     chunk: Chunk
+
+    @property
+    def plan(self) -> Node:
+        return plan_of(self.view, self.catalog)
 
     @cached_property
     def source(self) -> Layout:
@@ -109,7 +113,7 @@ class ChunkReader:
     ) -> ReadChunk:
         """Writes the view's rows of a chunk. ``turn`` is what the chunks of a job wait for each other with."""
         started = time.perf_counter()
-        reading = _Reading(plan=plan_of(view, catalog), view=view, upstream=upstream, runs=runs, chunk=chunk)
+        reading = _Reading(catalog=catalog, view=view, upstream=upstream, runs=runs, chunk=chunk)
         live, files = None, []
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if chunk.rows and reading.small:
@@ -117,17 +121,50 @@ class ChunkReader:
             elif chunk.rows and chunk.limit is not None:
                 chunk, files, live = self._read_limited(reading)
             elif chunk.rows:
-                files = self._fill(reading, turn)
-                if files is None:
-                    files = self._read_large(reading, turn)
+                filled = self._fill([reading], turn)
+                files = self._read_large(reading, turn) if filled is None else filled.get(view.id, [])
         failpoint("after_chunk")
         return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
+
+    def shares(self, catalog: Catalog, view: Relation) -> bool:
+        """Whether a view's chunks can be read together with those of others."""
+        able = self._vectorized() and view.id not in self._spark_only and view.kind != INDEX
+        return able and vectors_of(view, catalog) is not None
+
+    def read_together(
+        self,
+        catalog: Catalog,
+        views: Sequence[Relation],
+        upstream: Relation,
+        runs: Sequence[Run],
+        chunk: Chunk,
+        *,
+        turn: AbstractContextManager,
+    ) -> list[ReadChunk | Exception]:
+        """One chunk for several views, whose rows are read once if they can be."""
+        readings = [_Reading(catalog=catalog, view=view, upstream=upstream, runs=runs, chunk=chunk) for view in views]
+        if len(views) > 1 and chunk.rows and not readings[0].small:
+            started = time.perf_counter()
+            with spark_errors(f"filling {', '.join(view.name for view in views)}"):
+                files = self._fill(readings, turn)
+            if files is not None:
+                failpoint("after_chunk")
+                took = time.perf_counter() - started
+                return [ReadChunk(chunk=chunk, files=tuple(files.get(view.id, ())), seconds=took) for view in views]
+        return [self._alone(catalog, view, upstream, runs, chunk, turn) for view in views]
+
+    def _alone(self, catalog: Catalog, view: Relation, *args: Any) -> ReadChunk | Exception:
+        """What goes wrong with one view is no matter of the others."""
+        try:
+            return self.read(catalog, view, *args[:-1], turn=args[-1])
+        except Exception as error:
+            return error
 
     def _branches(self, reading: _Reading) -> tuple[VectorBranch, ...] | None:
         """How to evaluate the view without Spark, if that is possible."""
         if not self._vectorized() or reading.view.id in self._spark_only:
             return None
-        found = vectorized(reading.plan, reading.layout.types)
+        found = vectors_of(reading.view, reading.catalog)
         return None if found is None else tuple(each for each in found if each.relation_id == reading.upstream.id)
 
     def _read_here(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int] | None:
@@ -195,18 +232,23 @@ class ChunkReader:
         output = Output(layout=reading.layout, branches=branches)
         return WriteDelta(files=self._storage.files, epoch=LEFT_OUT[EPOCH], outputs=(output,), sort=True, extent=extent)
 
-    def _fill(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile] | None:
-        """By Python tasks alone, if they can evaluate the view."""
-        # An index has an order of its own: its chunks are sorted by Spark.
-        branches = None if reading.view.kind == INDEX else self._branches(reading)
-        if branches is None:
+    def _fill(self, readings: Sequence[_Reading], turn: AbstractContextManager) -> dict[int, list[RunFile]] | None:
+        """By Python tasks alone, if they can evaluate all of the views; the files by view."""
+        views = []
+        for reading in readings:
+            # An index has an order of its own: its chunks are sorted by Spark.
+            branches = None if reading.view.kind == INDEX else self._branches(reading)
+            if branches is None:
+                return None
+            views.append(View(layout=reading.layout, branches=branches))
+        first = readings[0]
+        body = FillRange(files=self._storage.files, source=first.source, views=tuple(views))
+        try:
+            with turn:
+                return fill(self._spark, body, first.runs, first.chunk, self._indexes)
+        except SparkMustJudge as fault:
+            self._spark_only.add(fault.view_id)  # where one value was Spark's to judge, the next chunk has more
             return None
-        body = FillRange(files=self._storage.files, source=reading.source, target=reading.layout, branches=branches)
-        with turn:
-            files = fill(self._spark, body, reading.runs, reading.chunk, self._indexes)
-        if files is None:
-            self._spark_only.add(reading.view.id)  # where one value was Spark's to judge, the next chunk has more
-        return files
 
     def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
         """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM

@@ -19,8 +19,7 @@ from headrace.catalog import Catalog, Relation
 from headrace.engine.changes import SMALL_ROWS
 from headrace.engine.deltas import Source, Work, Written
 from headrace.engine.pieces import PieceRows
-from headrace.engine.plans import plan_of
-from headrace.operators.vectorize import vectorized
+from headrace.engine.plans import vectors_of
 from headrace.operators.vectors import FAULTS, NotVectorized, VectorBranch
 from headrace.state.files import Files, LocalFiles
 from headrace.state.layout import Layout
@@ -121,7 +120,7 @@ class DirectDeriver:
 
 
 def _branches(view: Relation, catalog: Catalog) -> Sequence[VectorBranch]:
-    found = vectorized(plan_of(view, catalog), Layout.of(view).types)
+    found = vectors_of(view, catalog)
     if found is None:
         raise NotVectorized(view.name)
     return found

@@ -1,4 +1,5 @@
-"""Large chunks of views that Arrow can evaluate: read, evaluated and written by Python tasks, without the JVM.
+"""Large chunks of views that Arrow can evaluate: read, evaluated and written by Python tasks, without the JVM. Views
+that are filled from the same rows at the same time share the reading.
 
 A chunk is cut into *steps* of about STEP_ROWS stored rows, along the bounds of row groups. A task takes neighbouring
 steps: for each it reads the row groups, finds out which rows are alive, applies the view's plan
@@ -11,6 +12,7 @@ If a value turns up that only Spark can judge, the task says so, nothing of the 
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -108,15 +110,28 @@ def _portion(path: str, groups: Bounds, part: Chunk) -> Portion | None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class View:
+    layout: Layout
+    branches: tuple[VectorBranch, ...]
+    """What becomes of the upstream's rows."""
+
+
+class SparkMustJudge(Exception):
+    """A value turned up that only Spark can judge, in the view of this id."""
+
+    def __init__(self, view_id: int):
+        super().__init__(view_id)
+        self.view_id = view_id
+
+
+@dataclass(frozen=True, kw_only=True)
 class FillRange:
     """A task body for ``mapInArrow``: pickled steps in, one line per written file out."""
 
     files: Files
     source: Layout
     """Of the upstream."""
-    target: Layout
-    """Of the view."""
-    branches: tuple[VectorBranch, ...]
+    views: tuple[View, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -125,26 +140,32 @@ class FillRange:
 
     def _fill(self, steps: Sequence[Step]) -> Iterator[pa.RecordBatch]:
         # A writer per branch: two branches of a union are each sorted, but not with each other.
-        writers = [RunFileWriter(self.target, self.files, leave_out=True) for _ in self.branches]
+        outputs = [
+            (view.layout, branch, RunFileWriter(view.layout, self.files, leave_out=True))
+            for view in self.views
+            for branch in view.branches
+        ]
         rows = _LiveRows(self)
+        at = NO_RELATION
         try:
             for step in steps:
                 live = rows.of(step)
-                for writer, branch in zip(writers, self.branches, strict=True):
-                    found = branch.apply(live)
-                    writer.push(found.select([*self.target.names, VNODE]))
-            yield from report({self.target.relation_id: [file for writer in writers for file in writer.finish()]})
+                for layout, branch, writer in outputs:
+                    at = layout.relation_id
+                    writer.push(branch.apply(live).select([*layout.names, VNODE]))
+            for layout, _, writer in outputs:
+                yield from report({layout.relation_id: writer.finish()})
         except BaseException as error:
-            for writer in writers:
+            for _, _, writer in outputs:
                 writer.abort()
             if not isinstance(error, FAULTS):
                 raise
-            yield from report({NO_RELATION: [_NOT_VECTORIZED]})
+            yield from report({NO_RELATION: [dataclasses.replace(_NOT_VECTORIZED, path=str(at))]})
 
     @property
     def columns(self) -> list[str]:
         """What is read of the upstream's files."""
-        needed = columns_read(self.branches)
+        needed = columns_read([branch for view in self.views for branch in view.branches])
         wanted = [name for name in self.source.names if needed is None or name in needed]
         keys = [name for name in self.source.key_names if name not in wanted]
         return [*wanted, *keys, VNODE, EPOCH, WEIGHT]
@@ -193,21 +214,20 @@ def _retracts(rows: pa.Table) -> bool:
 
 def fill(
     spark: SparkSession, body: FillRange, runs: Sequence[Run], chunk: Chunk, indexes: IndexCache
-) -> list[RunFile] | None:
-    """Writes the view's rows of a chunk; None if Spark has to do it."""
-    steps = steps_of((file for run in runs for file in run.files), chunk, indexes)
+) -> dict[int, list[RunFile]]:
+    """Writes the rows that views have of a chunk; answers the files by view."""
     tasks: list[list[Step]] = []
     rows = TASK_ROWS
-    for step in steps:
+    for step in steps_of((file for run in runs for file in run.files), chunk, indexes):
         if rows + step.chunk.rows > TASK_ROWS:
             tasks.append([])
             rows = 0
         tasks[-1].append(step)
         rows += step.chunk.rows
     if not tasks:
-        return []
+        return {}
     lines = run_tasks(spark, body, [pickle.dumps(task) for task in tasks], REPORT_SCHEMA).to_pylist()
     written = written_files(lines)
     if NO_RELATION in written:
-        return None
-    return sorted(written.get(body.target.relation_id, []), key=lambda file: file.low)
+        raise SparkMustJudge(int(written[NO_RELATION][0].path))
+    return {view_id: sorted(files, key=lambda file: file.low) for view_id, files in written.items()}

@@ -13,7 +13,7 @@ import pytest
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import KeyColumn
 from headrace.engine import fills
-from headrace.engine.fills import FillRange, steps_of
+from headrace.engine.fills import FillRange, View, steps_of
 from headrace.operators.vectors import Call, Column, Constant, VectorBranch, VectorFilter, VectorProject
 from headrace.state import writer as writer_module
 from headrace.state.files import LocalFiles
@@ -136,7 +136,7 @@ def filled(history: History, chunk: Chunk, folder, step_rows: int) -> list[dict]
     for before, after in zip(steps, steps[1:], strict=False):
         assert before.chunk.high <= after.chunk.low
     target, branch = view_of(history.layout)
-    body = FillRange(files=history.files, source=history.layout, target=target, branches=(branch,))
+    body = FillRange(files=history.files, source=history.layout, views=(View(layout=target, branches=(branch,)),))
     batch = pa.record_batch({"task": pa.array([pickle.dumps(steps)], pa.binary())})
     written = written_files(line for out in pickle.loads(pickle.dumps(body))(iter([batch])) for line in out.to_pylist())
     if NO_RELATION in written:
@@ -177,8 +177,8 @@ def test_a_value_that_only_spark_can_judge(tmp_path):
     target, _ = view_of(history.layout)
     too_much = Call("multiply", (Column("v"), Constant(2**31 - 1, pa.int32())), pa.int32())
     branch = VectorBranch(1, (VectorProject((("id", Column("id"), pa.int32()), ("v", too_much, pa.int32()))),))
-    body = FillRange(files=history.files, source=history.layout, target=target, branches=(branch,))
+    body = FillRange(files=history.files, source=history.layout, views=(View(layout=target, branches=(branch,)),))
     steps = steps_of(history.run_files, everything, IndexCache(LocalStorage(str(tmp_path))))
     batch = pa.record_batch({"task": pa.array([pickle.dumps(steps)], pa.binary())})
     (line,) = [line for out in body(iter([batch])) for line in out.to_pylist()]
-    assert line["relation_id"] == NO_RELATION
+    assert (line["relation_id"], line["path"]) == (NO_RELATION, "2")
