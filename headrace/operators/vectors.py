@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.catalog import INTERNAL_PREFIX
+from headrace.state.runs import EPOCH, VNODE, WEIGHT
 
 Datum = pa.Array | pa.ChunkedArray | pa.Scalar
 
@@ -94,8 +94,8 @@ class VectorProject:
                 values = pa.repeat(values, rows.num_rows)
             arrays.append(values if values.type == kind else values.cast(kind))
             names.append(name)
-        for name in rows.column_names:
-            if name.startswith(INTERNAL_PREFIX):
+        for name in (VNODE, EPOCH, WEIGHT):
+            if name in rows.column_names:
                 arrays.append(rows[name])
                 names.append(name)
         return pa.Table.from_arrays(arrays, names=names)
