@@ -27,7 +27,7 @@ from headrace.state.files import FOOTERS, Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.merge import merge_versions
-from headrace.state.prepared import run_tasks
+from headrace.state.prepared import giving_way, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.sorting import sort_stored
 from headrace.state.writer import NO_RELATION, REPORT_SCHEMA, RunFileWriter, report, written_files
@@ -136,7 +136,8 @@ class FillRange:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                yield from self._fill(pickle.loads(packed))
+                steps = pickle.loads(packed)
+                yield from giving_way(lambda: list(self._fill(steps)))  # noqa: B023 (called at once)
 
     def _fill(self, steps: Sequence[Step]) -> Iterator[pa.RecordBatch]:
         # A writer per branch: two branches of a union are each sorted, but not with each other.

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from headrace.errors import HeadraceError
 from headrace.operators.vectors import (
     Call,
     Column,
@@ -73,8 +74,10 @@ def _projected(name: str, expression: exp.Expression, stored: SqlType | None) ->
 
 
 def _kind(node: exp.Expression) -> SqlType | None:
-    value = Expressions(qualified=False).value(node)
-    return value.type
+    try:
+        return Expressions(qualified=False).value(node).type
+    except HeadraceError as error:  # a part that is no value by itself, such as an interval of months
+        raise NotVectorized(str(error)) from error
 
 
 def _vector(node: exp.Expression) -> Vector:

@@ -58,7 +58,7 @@ SAME = [each.strip() for line in SAME.strip().splitlines() for each in line.spli
 
 SPARKS = """
     n / 3; d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t LIKE '%a%b%'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
-    t::varchar(2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
+    t::varchar(2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
     array[i, j]; t COLLATE "C" < v; i BETWEEN SYMMETRIC 5 AND 0; 'a'; NULL; d::real
 """  # noqa: E501
 SPARKS = [each.strip() for line in SPARKS.strip().splitlines() for each in line.split(";") if each.strip()]

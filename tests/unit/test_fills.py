@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pickle
 import random
+import sys
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +22,7 @@ from headrace.state import writer as writer_module
 from headrace.state.files import LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
+from headrace.state.prepared import GIVING_WAY, giving_way
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 from headrace.state.sorting import sort_stored
 from headrace.state.storage import LocalStorage
@@ -182,3 +186,15 @@ def test_a_value_that_only_spark_can_judge(tmp_path):
     batch = pa.record_batch({"task": pa.array([pickle.dumps(steps)], pa.binary())})
     (line,) = [line for out in body(iter([batch])) for line in out.to_pylist()]
     assert (line["relation_id"], line["path"]) == (NO_RELATION, "2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+def test_fills_give_way_and_what_comes_next_does_not():
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = niceness()
+    assert giving_way(niceness) == max(before, GIVING_WAY)
+    assert niceness() == before
+    with pytest.raises(ZeroDivisionError):
+        giving_way(lambda: 1 // 0)
