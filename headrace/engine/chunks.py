@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -151,14 +150,13 @@ class ChunkReader:
                 failpoint("after_chunk")
                 took = time.perf_counter() - started
                 return [ReadChunk(chunk=chunk, files=tuple(files.get(view.id, ())), seconds=took) for view in views]
-        return [self._alone(catalog, view, upstream, runs, chunk, turn) for view in views]
-
-    def _alone(self, catalog: Catalog, view: Relation, *args: Any) -> ReadChunk | Exception:
-        """What goes wrong with one view is no matter of the others."""
-        try:
-            return self.read(catalog, view, *args[:-1], turn=args[-1])
-        except Exception as error:
-            return error
+        found: list[ReadChunk | Exception] = []
+        for view in views:
+            try:
+                found.append(self.read(catalog, view, upstream, runs, chunk, turn=turn))
+            except Exception as error:  # what goes wrong with one view is no matter of the others
+                found.append(error)
+        return found
 
     def _branches(self, reading: _Reading) -> tuple[VectorBranch, ...] | None:
         """How to evaluate the view without Spark, if that is possible."""
