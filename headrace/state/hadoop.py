@@ -21,12 +21,16 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.errors import StorageError
+from headrace.errors import DiskFull, StorageError
 from headrace.state.hadoop_files import HadoopFiles, JavaInput
 from headrace.state.storage import TEMPORARY, Entry
 
 CREATE_ONCE = "fs.option.create.conditional.overwrite"
 """Hadoop's name for creating an object only if it is not there; also for the capability to do so."""
+
+
+LISTINGS = 5
+"""Attempts to list a folder while others are deleted from it."""
 
 
 class HadoopStorage:
@@ -58,7 +62,11 @@ class HadoopStorage:
         return sorted(self._entries(directory, recursive=False))
 
     def walk(self, directory: str) -> Iterator[Entry]:
-        yield from self._entries(directory, recursive=True)
+        for _ in range(LISTINGS):
+            with contextlib.suppress(FileNotFoundError):  # a folder in it was deleted meanwhile
+                yield from list(self._entries(directory, recursive=True))
+                return
+        raise StorageError(f"cannot list {self.uri(directory)}: folders in it keep disappearing")
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -209,11 +217,12 @@ def _translated(path: str) -> Iterator[None]:
         if kind.endswith("FileNotFoundException"):
             raise FileNotFoundError(path) from problem
         message = (problem.java_exception.getMessage() or kind).splitlines()[0]
-        hint = None
+        error, hint = StorageError, None
         if "AccessControl" in kind or "AccessDenied" in kind:
             hint = "let the user that runs Headrace read and write the warehouse"
         elif "NoSpace" in kind or "QuotaExceeded" in kind or "No space left" in message:
+            error = DiskFull
             hint = "free some space; what is committed is safe, and the engine goes on by itself"
         elif "UnsupportedFileSystem" in kind:
             hint = "add the file system's jars to spark.jars"
-        raise StorageError(f"cannot access {path}: {message}", hint=hint) from problem
+        raise error(f"cannot access {path}: {message}", hint=hint) from problem
