@@ -155,6 +155,7 @@ class Backfills:
         """Jobs of which no chunk could be started, which the next epoch gives up."""
         self._lock = threading.Lock()
         self._stopping = False
+        self._fault: HeadraceError | None = None
         self.on_ready: Callable[[], None] = lambda: None
         self.on_full: Callable[[], None] = lambda: None
         self.next_launch = math.inf
@@ -479,8 +480,8 @@ class Backfills:
         """Done when the job is done and committed; an error if it failed, or was cancelled."""
         future: Future = Future()
         with self._lock:
-            if self._stopping:
-                future.set_exception(self._closed(id))
+            if self._stopping or self._fault is not None:
+                future.set_exception(self._fault or self._closed(id))
                 return future
             self._waiting.setdefault(id, []).append(future)
         self._tell(id, manifest())
@@ -547,8 +548,17 @@ class Backfills:
         with contextlib.suppress(Exception):  # if Spark is gone, so are they
             self._spark.sparkContext.cancelJobGroup(self._group)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tell_all(self._closed)
+
+    def engine_stopped(self, error: HeadraceError) -> None:
+        """No epoch will come: those who wait hear why."""
+        with self._lock:
+            self._fault = error
+        self._tell_all(lambda _: error)
+
+    def _tell_all(self, error: Callable[[int], HeadraceError]) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for id, futures in waiting.items():
             for future in futures:
-                future.set_exception(self._closed(id))
+                future.set_exception(error(id))

@@ -426,6 +426,7 @@ class Coordinator:
             for future in list(self._asked):
                 self._tell(future, error)
             self._changed.notify_all()
+        self._backfills.engine_stopped(error)
 
     def _fail_queue(self, error: HeadraceError) -> None:
         while self._queue:

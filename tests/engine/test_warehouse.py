@@ -132,6 +132,24 @@ def test_takeover_in_the_middle_of_an_epoch(db, t, warehouse, spark):
         assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
 
 
+def test_takeover_while_a_view_is_filled(db, t, warehouse, spark):
+    """Whoever waits for it at the engine before is told; the new one goes on with it."""
+    db.sql("SET backfill_rate_limit = 0")
+    clients = Clients(db)
+    created = clients.run(lambda: db.sql("CREATE MATERIALIZED VIEW filled AS SELECT id FROM t"))
+    eventually(lambda: db.engine.backfills.waited_for)
+    waiting = clients.sql("WAIT filled")
+    with connect(warehouse, spark, takeover=True) as other:
+        with pytest.raises(Fenced):
+            db.sql("INSERT INTO t VALUES (3, 3)")
+        for each in (created, waiting, clients.sql("WAIT filled")):
+            with pytest.raises(Fenced):
+                each.result(PATIENCE)
+        other.sql("ALTER MATERIALIZED VIEW filled SET BACKFILL_RATE_LIMIT = DEFAULT")
+        other.sql("WAIT filled")
+        assert rows(other, "SELECT * FROM filled") == [(1,), (2,)]
+
+
 def test_whoever_took_over_holds_the_lock(db, t, warehouse, spark):
     """Not the one before, which still lives."""
     other = connect(warehouse, spark, takeover=True)
