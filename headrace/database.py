@@ -20,13 +20,14 @@ from headrace.engine.inserts import insert_arrow, writable_table
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.plans import refuse_unfinished_relation
 from headrace.engine.relations import RelationFrames
-from headrace.engine.spark import own_session, start_session, stop_session
-from headrace.errors import StorageError, WrongObjectKind
+from headrace.engine.spark import own_session, spark_errors, start_session, stop_session
+from headrace.errors import CorruptWarehouse, StorageError, WrongObjectKind
 from headrace.serving.jobs import JobHandle, find_job, running_jobs
 from headrace.serving.result import Result
 from headrace.serving.session import Session
 from headrace.state.hadoop import HadoopStorage
 from headrace.state.hadoop_files import require_bridge
+from headrace.state.manifest import Manifest
 from headrace.state.storage import LocalStorage, is_local, storage_error
 from headrace.state.store import ManifestStore
 
@@ -125,16 +126,31 @@ def read(
     spark = spark or start_session()
     storage = _local_storage(os.fspath(warehouse)) or _hadoop_storage(os.fspath(warehouse), spark)
     store = ManifestStore(storage)
-    manifest = store.load()
-    if manifest is None:
-        raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
-    if epoch is not None:
-        manifest = as_of(store, manifest, epoch)
+    frames = RelationFrames(own_session(spark), storage.uri(""))
+    for _ in range(READS):
+        newest = store.load()
+        if newest is None:
+            raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
+        manifest = newest if epoch is None else as_of(store, newest, epoch)
+        try:
+            with spark_errors(f'reading "{name}"'):
+                return _relation_frame(frames, manifest, name)
+        except CorruptWarehouse as error:
+            problem = error
+            if store.load() == newest:
+                break  # nobody has vacuumed meanwhile: what is missing is missing
+    raise problem
+
+
+READS = 5
+"""Attempts to find the files of an epoch while an engine vacuums the oldest ones."""
+
+
+def _relation_frame(frames: RelationFrames, manifest: Manifest, name: str) -> DataFrame:
     relation = manifest.catalog.get(name)
     refuse_unfinished_relation(relation)
     if not relation.stored:
         raise WrongObjectKind(f'"{name}" is a {relation.kind}, which holds no rows of its own')
-    frames = RelationFrames(own_session(spark), storage.uri(""))
     frame = frames.frame(relation, manifest.runs.get(relation.id, ()))
     return frame.select(*(frame[f"`{column.name}`"] for column in relation.visible_columns))
 

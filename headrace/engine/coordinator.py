@@ -241,6 +241,7 @@ class Coordinator:
                 return
             self.stats.epochs += 1
             self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+            del writes, mutations  # and the rows in them, which an idle engine need not hold
 
     @property
     def _has_work(self) -> bool:
@@ -292,10 +293,13 @@ class Coordinator:
         return writes, mutations
 
     def _epoch(self, writes: list[Write], mutations: list[Mutation]) -> None:
-        epoch = self._working.epoch + 1
+        before, told = self._working, len(self._waiting)
+        epoch = before.epoch + 1
         state = self._land(writes, epoch)
         for mutation in mutations:
             state = self._apply(mutation, state, epoch)
+        if (writes or mutations) and state is self._working is before and len(self._waiting) == told:
+            return  # all of it failed, so there was no epoch
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
         if self._fault is not None:
             return  # abandoned meanwhile

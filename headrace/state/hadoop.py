@@ -29,10 +29,6 @@ CREATE_ONCE = "fs.option.create.conditional.overwrite"
 """Hadoop's name for creating an object only if it is not there; also for the capability to do so."""
 
 
-LISTINGS = 5
-"""Attempts to list a folder while others are deleted from it."""
-
-
 class HadoopStorage:
     def __init__(self, root_uri: str, jvm: Any, hadoop_conf: Any, class_path: tuple[str, ...] = ()):
         self.root = root_uri.rstrip("/")
@@ -40,7 +36,6 @@ class HadoopStorage:
         self._conf = hadoop_conf
         with _translated(root_uri):
             self._files = self._path("").getFileSystem(hadoop_conf)
-            self._root_path = self._files.makeQualified(self._path("")).toString().rstrip("/")
             self._creates_once = self._files.hasPathCapability(self._path(""), CREATE_ONCE)
         self.files = HadoopFiles(root=self.root, settings=_settings(jvm, hadoop_conf), class_path=class_path)
 
@@ -62,11 +57,7 @@ class HadoopStorage:
         return sorted(self._entries(directory, recursive=False))
 
     def walk(self, directory: str) -> Iterator[Entry]:
-        for _ in range(LISTINGS):
-            with contextlib.suppress(FileNotFoundError):  # a folder in it was deleted meanwhile
-                yield from list(self._entries(directory, recursive=True))
-                return
-        raise StorageError(f"cannot list {self.uri(directory)}: folders in it keep disappearing")
+        yield from self._entries(directory, recursive=True)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -171,18 +162,24 @@ class HadoopStorage:
         return True
 
     def _entries(self, directory: str, *, recursive: bool) -> Iterator[Entry]:
-        prefix = len(self._root_path) + 1 if recursive else 0
-        with _translated(self.uri(directory)):
-            try:
-                found = self._files.listFiles(self._path(directory), recursive)
-            except Exception as problem:
-                if "FileNotFoundException" in _java_class(problem):
-                    return
-                raise
-            while found.hasNext():
-                status = found.next()
-                name = status.getPath().toString()[prefix:] if recursive else status.getPath().getName()
-                yield Entry(name, status.getLen(), status.getModificationTime() / 1000)
+        # Folder by folder: one that is deleted meanwhile has no files, and must not end the listing of the others.
+        pending = [directory]
+        while pending:
+            here = pending.pop()
+            with _translated(self.uri(here)):
+                try:
+                    found = self._files.listStatus(self._path(here))
+                except Exception as problem:
+                    if "FileNotFoundException" in _java_class(problem):
+                        continue
+                    raise
+                for status in found:
+                    name = status.getPath().getName()
+                    path = f"{here}/{name}" if here else name
+                    if not status.isDirectory():
+                        yield Entry(path if recursive else name, status.getLen(), status.getModificationTime() / 1000)
+                    elif recursive:
+                        pending.append(path)
 
 
 def _settings(jvm: Any, conf: Any) -> tuple[tuple[str, str], ...]:

@@ -461,6 +461,29 @@ def test_old_epochs_stay_readable_for_the_retention(db, t, warehouse, spark, no_
     assert not list(Path(warehouse, "data").rglob("*.parquet")), "no epoch that is kept has rows"
 
 
+def test_reading_what_is_vacuumed_meanwhile(db, t, warehouse, spark, no_grace, monkeypatch):
+    """The versions are known, and their files go before they are opened."""
+    oldest = db.engine.committed.epoch
+    real = headrace.database.as_of
+
+    def vacuumed_afterwards(*arguments):
+        found = real(*arguments)
+        monkeypatch.setattr(headrace.database, "as_of", real)
+        db.sql("UPDATE t SET v = v * 10")
+        db.sql("COMPACT; ALTER SYSTEM SET retention = '0s'; VACUUM")
+        return found
+
+    monkeypatch.setattr(headrace.database, "as_of", vacuumed_afterwards)
+    with pytest.raises(InvalidParameterValue, match=f"epoch {oldest} cannot be read"):
+        db.sql("FLUSH")
+        headrace.read(warehouse, "t", epoch=oldest, spark=spark)
+    assert headrace.read(warehouse, "m", spark=spark).count() == 2
+    (file,) = files_of(db, "t")
+    file.unlink()
+    with pytest.raises(CorruptWarehouse, match=file.name):
+        headrace.read(warehouse, "t", spark=spark)
+
+
 def test_as_of_a_moment(db, t):
     first = db.engine.committed
     db.sql("UPDATE t SET v = 0")
