@@ -10,6 +10,7 @@ All methods but :meth:`Backfills.wait` and those of the reading threads are call
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -35,7 +36,7 @@ from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
-from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
+from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
 from headrace.state.native import SPLIT_BYTES
@@ -159,7 +160,9 @@ class Backfills:
         """Jobs of which no chunk could be started, which the next epoch gives up."""
         self._lock = threading.Lock()
         self._stopping = False
+        self._fault: HeadraceError | None = None
         self.on_ready: Callable[[], None] = lambda: None
+        self.on_full: Callable[[], None] = lambda: None
         self.next_launch = math.inf
         """When a rate limit lets a job go on, in seconds of time.monotonic()."""
 
@@ -416,6 +419,8 @@ class Backfills:
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         pace = self._pace(job)
         pace.failures += 1
+        if isinstance(error, DiskFull):
+            self.on_full()
         if not isinstance(error, HeadraceError):
             log.error('an unexpected error in the job of "%s"', job.name, exc_info=error)
         reason = error if isinstance(error, HeadraceError) else HeadraceError(f"{type(error).__name__}: {error}")
@@ -521,8 +526,8 @@ class Backfills:
         """Done when the job is done and committed; an error if it failed, or was cancelled."""
         future: Future = Future()
         with self._lock:
-            if self._stopping:
-                future.set_exception(self._closed(id))
+            if self._stopping or self._fault is not None:
+                future.set_exception(self._fault or self._closed(id))
                 return future
             self._waiting.setdefault(id, []).append(future)
         self._tell(id, manifest())
@@ -571,6 +576,10 @@ class Backfills:
         """Rows of chunks that are being read or wait for their epoch: what a crash now would have to read again."""
         return sum(flight.chunk.rows for flight in list(self._flights) if flight.job_id == id)
 
+    def being_written(self) -> set[int]:
+        """The views of which a chunk is being written."""
+        return {flight.job_id for flight in list(self._flights) if not flight.future.done()}
+
     def paths_needed(self) -> Iterator[str]:
         """Files that no manifest names and that must stay."""
         yield from self._log.paths()
@@ -582,10 +591,20 @@ class Backfills:
     def stop(self) -> None:
         with self._lock:
             self._stopping = True
-        self._spark.sparkContext.cancelJobGroup(self._group)
+        with contextlib.suppress(Exception):  # if Spark is gone, so are they
+            self._spark.sparkContext.cancelJobGroup(self._group)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tell_all(self._closed)
+
+    def engine_stopped(self, error: HeadraceError) -> None:
+        """No epoch will come: those who wait hear why."""
+        with self._lock:
+            self._fault = error
+        self._tell_all(lambda _: error)
+
+    def _tell_all(self, error: Callable[[int], HeadraceError]) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for id, futures in waiting.items():
             for future in futures:
-                future.set_exception(self._closed(id))
+                future.set_exception(error(id))

@@ -93,8 +93,7 @@ class Deriver:
             return Source(relation=delta.relation, views=views, rows=delta.rows, whole=delta.whole, positions=positions)
         if not views or not delta.files:
             return None
-        paths = [f"{self._files.root}/{file.path}" for file in delta.files]
-        frame = read_files(self._spark, paths, Layout.of(delta.relation).spark_schema)
+        frame = read_files(self._spark, self._files.root, delta.files, Layout.of(delta.relation).spark_schema)
         for each in positions.values():
             by_vnode = each.by_vnode.append_column(VNODE, pa.array(range(VNODES), pa.int16()))
             table = self._spark.createDataFrame(by_vnode, schema=f"{each.ddl}, {VNODE} SMALLINT")
