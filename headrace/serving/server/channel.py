@@ -33,8 +33,12 @@ class Channel:
         """The next message of a client that has to say who it is by then."""
         return self._next(self._reader.next_startup, deadline)
 
-    def message(self, deadline: float | None = None, *, before_waiting: Callable[[], None] | None = None) -> Any:
-        return self._next(self._reader.next_message, deadline, before_waiting)
+    def answer(self, deadline: float) -> Any:
+        """The next message of a client that has to prove who it is by then."""
+        return self._next(self._reader.next_answer, deadline)
+
+    def message(self, *, before_waiting: Callable[[], None] | None = None) -> Any:
+        return self._next(self._reader.next_message, None, before_waiting)
 
     def _next(self, take, deadline: float | None, before_waiting: Callable[[], None] | None = None) -> Any:
         while (message := take()) is None:
