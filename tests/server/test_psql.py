@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -66,8 +65,8 @@ def test_copy(psql, table, tmp_path):
     assert done.stdout == "CREATE_TABLE\nCOPY 2\n1\ta, b\n2\t\\N\n", done.stderr
 
 
-def test_control_c(dsn, long_query):
+def test_control_c(dsn, long_query, wait_for_busy):
     running = subprocess.Popen(["psql", "-X", dsn, "-c", long_query], stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    wait_for_busy()
     running.send_signal(signal.SIGINT)
     assert "canceling statement due to user request" in running.communicate(timeout=60)[1]
