@@ -13,14 +13,12 @@ import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import RDD
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.engine.spark import spark_errors
 from headrace.errors import StorageError
-from headrace.state.cuts import CUT_BYTES, RESULTS, CutPartition, parts_of, stream_of
+from headrace.state.cuts import ANSWER, CUT_BYTES, RESULTS, CutPartition, parts_of, stream_of
 from headrace.state.storage import Storage
 
 KILLED_AFTER = 5.0
@@ -43,11 +41,12 @@ class Streams:
         """Whether somebody may still want this scratch file."""
         return stream_of(path) in self._open
 
-    def record_batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    def record_batches(self, frame: DataFrame, *, given: bool = False) -> Iterator[pa.RecordBatch]:
+        """``given``: it reads nothing that is stored, so that the planner may have worked out its rows already."""
         with spark_errors("the query"):
             schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
-            if frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
-                # Rows that the planner has worked out already: SELECT 1. A job would only carry them around.
+            if given and frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
+                # SELECT 1: a job would only carry the rows around.
                 columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
                 arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -58,8 +57,10 @@ class Streams:
     def _parts(self, frame: DataFrame) -> Iterator[bytes]:
         context = frame.sparkSession.sparkContext
         stream = str(next(self._numbers))
-        parts = RDD(frame._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
+        if len(set(frame.columns)) < len(frame.columns):  # which a query's columns may be called as they like
+            frame = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
         cut = CutPartition(files=self._storage.files, stream=stream, cut_bytes=self.cut_bytes)
+        cuts = frame.mapInArrow(cut, f"{ANSWER} BINARY")
         tag = f"headrace-stream-{stream}"
         with self._lock:
             self._open.add(stream)
@@ -67,10 +68,10 @@ class Streams:
         try:
             context.addJobTag(tag)
             try:
-                answers = parts.mapPartitions(cut).toLocalIterator(prefetchPartitions=True)
+                answers = cuts.toLocalIterator(prefetchPartitions=True)
             finally:
                 context.removeJobTag(tag)
-            for answer in answers:
+            for (answer,) in answers:
                 yield from parts_of(answer, self._storage)
             finished = True
         finally:
