@@ -15,8 +15,9 @@ from headrace import __version__
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
-from headrace.serving.pg_catalog.postgres import CLASS_OID, RELATIONS, index_definition, key_definition
+from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
+from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE
@@ -72,12 +73,11 @@ def relation_oid(name: str, context: Context) -> int:
         for number_, found in relation_names(context).items():
             if found.strip('"') == bare:
                 return number_
-    if bare in SYSTEM_OIDS:
-        return SYSTEM_OIDS[bare]
+    system = (schema[-1].strip('"') if schema else "pg_catalog", bare)
+    if system in SYSTEM_OIDS:
+        return SYSTEM_OIDS[system]
     raise UndefinedRelation(f'relation "{name}" does not exist')
 
-
-SYSTEM_OIDS = {name: 1000 + at for at, name in enumerate(RELATIONS)} | {"pg_class": CLASS_OID}
 
 TYPE_NAMES = (
     {each.oid: each.shown for each in PG_TYPES.values()}
@@ -162,6 +162,11 @@ def _size(arguments: Arguments, context: Context) -> exp.Expression:
         case = case.when(number(oid(relation)), number(context.stored_bytes(relation)))
     sized: exp.Expression = case.else_(number(0)) if case.args.get("ifs") else number(0)
     return exp.Cast(this=sized, to=exp.DataType.build("bigint"))
+
+
+def _is_visible(arguments: Arguments, context: Context) -> exp.Expression:
+    low, high = map(number, HIDDEN_OIDS)
+    return exp.Not(this=exp.Between(this=_as_oid(arguments[0], context), low=low, high=high))
 
 
 def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:
@@ -254,7 +259,6 @@ FUNCTIONS: dict[str, Build] = {
     **dict.fromkeys(("pg_stat_get_numscans", "pg_my_temp_schema"), constant(number(0))),
     **dict.fromkeys(
         (
-            "pg_table_is_visible",
             "pg_collation_is_visible",
             "pg_type_is_visible",
             "pg_function_is_visible",
@@ -293,6 +297,7 @@ FUNCTIONS: dict[str, Build] = {
     ),
     "pg_postmaster_start_time": constant(call("now")),
     "txid_current": constant(lambda context: number(context.state.epoch)),
+    "pg_table_is_visible": _is_visible,
     "pg_get_expr": lambda arguments, context: arguments[0].copy(),
     "pg_get_indexdef": _index_definition,
     "pg_get_constraintdef": _constraint_definition,

@@ -26,7 +26,7 @@ from headrace.sql.dialect import RESERVED
 from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
-from headrace.types import quote_sql
+from headrace.types import SqlType, quote_sql
 
 PUBLIC = NAMESPACES["public"]
 HEAP, BTREE = 2, 403
@@ -38,23 +38,24 @@ def _class(context: Context) -> Iterator[tuple]:
     indexed = {id for relation in context.catalog.of_kind(INDEX) for id in relation.depends_on}
     for relation in context.catalog:
         index = relation.kind == INDEX
-        yield _class_row(
+        yield class_row(
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
             len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
             relation.kind == VIEW,
         )  # fmt: skip
         if has_key(relation):
-            yield _class_row(
+            yield class_row(
                 key_oid(relation), f"{relation.name}_pkey", "i", BTREE, len(relation.pk),
                 context.live_rows(relation), False, False,
             )  # fmt: skip
 
 
-def _class_row(
-    number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool
-) -> tuple:
+def class_row(
+    number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool,
+    *, namespace: int = PUBLIC,
+) -> tuple:  # fmt: skip
     return (
-        number, name, PUBLIC, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
+        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
         rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
     )  # fmt: skip
 
@@ -63,19 +64,25 @@ def _attribute(context: Context) -> Iterator[tuple]:
     for relation in context.catalog:
         keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
-            yield (
-                oid(relation), column.name, type_oid(column.type), -1, PG_TYPES.get(column.type.name, _ANY).size,
-                number, 0, -1, type_modifier(column.type), not column.nullable or column.name in keys,
-                column.default is not None or column.generated is not None, "",
-                "s" if column.generated is not None else "", False, True, 0, None, None, False, "", None, 0, "p",
+            yield attribute_row(
+                oid(relation), column.name, number, column.type,
+                required=not column.nullable or column.name in keys,
+                default=column.default is not None or column.generated is not None,
+                generated=column.generated is not None,
             )  # fmt: skip
         if has_key(relation):
             for number, key in enumerate(relation.pk, 1):
-                kind = relation.column(key.name).type
-                yield (
-                    key_oid(relation), key.name, type_oid(kind), -1, -1, number, 0, -1, type_modifier(kind), False,
-                    False, "", "", False, True, 0, None, None, False, "", None, 0, "p",
-                )  # fmt: skip
+                yield attribute_row(key_oid(relation), key.name, number, relation.column(key.name).type)
+
+
+def attribute_row(
+    relation: int, name: str, number: int, kind: SqlType, *, required: bool = False, default: bool = False,
+    generated: bool = False,
+) -> tuple:  # fmt: skip
+    return (
+        relation, name, type_oid(kind), -1, PG_TYPES.get(kind.name, _ANY).size, number, 0, -1, type_modifier(kind),
+        required, default, "", "s" if generated else "", False, True, 0, None, None, False, "", None, 0, "p",
+    )  # fmt: skip
 
 
 _ANY = PG_TYPES["varchar"]

@@ -62,11 +62,14 @@ class SystemRelation:
     columns: dict[str, SqlType]
     rows: Rows | None = None
     """None: there are never any"""
+    fixed: Callable[[], pa.Table] | None = None
+    """Rows that are always there"""
 
-    def table(self, context: Context) -> pa.Table:
+    def table(self, context: Context | None) -> pa.Table:
         rows = [] if self.rows is None else [tuple(row) for row in self.rows(context)]
         arrays = [pa.array([row[at] for row in rows], kind.arrow) for at, kind in enumerate(self.columns.values())]
-        return pa.Table.from_arrays(arrays, names=list(self.columns))
+        table = pa.Table.from_arrays(arrays, names=list(self.columns))
+        return table if self.fixed is None else pa.concat_tables([table, self.fixed()])
 
 
 def system_relation(columns: str, rows: Rows | None = None) -> SystemRelation:

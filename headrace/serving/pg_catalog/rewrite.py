@@ -15,17 +15,12 @@ from headrace.catalog import TABLE, Catalog, Column, Relation
 from headrace.errors import Unsupported
 from headrace.serving.pg_catalog import functions
 from headrace.serving.pg_catalog.drivers import without_recursion
-from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
-from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
-from headrace.serving.pg_catalog.relations import NAMESPACES, Context, SystemRelation
+from headrace.serving.pg_catalog.relations import NAMESPACES, Context
+from headrace.serving.pg_catalog.system import SCHEMAS
 from headrace.sql.dialect import call
 from headrace.sql.names import DATABASE
 
-SCHEMAS: dict[str, dict[str, SystemRelation]] = {
-    "pg_catalog": POSTGRES,
-    "information_schema": INFORMATION_SCHEMA,
-    "rw_catalog": RW_CATALOG,
-}
+POSTGRES = SCHEMAS["pg_catalog"]
 
 _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
