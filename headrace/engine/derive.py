@@ -154,6 +154,8 @@ class _Report:
 class Deriver:
     def __init__(self, spark: SparkSession, files: Files, pool: Executor):
         self._spark, self._files, self._pool = spark, files, pool
+        self._here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
+        """Whether the driver may write what a task would."""
 
     def write(
         self,
@@ -209,16 +211,23 @@ class Deriver:
 
         One job for all would have to be planned again for every combination of tables that change together.
         """
-        jobs = [functools.partial(self._prepared, work, report) for report in reports if report.source.repeatable]
-        if rest := [report for report in reports if not report.source.repeatable]:
+        jobs, rest = [], []
+        for report in reports:
+            # Packing a few rows takes longer than writing them, so it is not asked how large they would be packed.
+            if self._here and report.plain and report.source.rows.nbytes <= INPUT_BYTES:
+                jobs.append(functools.partial(self._written_here, work, report))
+            elif report.source.repeatable:
+                jobs.append(functools.partial(self._prepared, work, report))
+            else:
+                rest.append(report)
+        if rest:
             jobs.append(functools.partial(self._planned, work, rest))
         if len(jobs) == 1:
             return jobs[0]()
         return [line for lines in self._pool.map(lambda job: job(), jobs) for line in lines]
 
     def _prepared(self, work: _Work, report: _Report) -> list[Row] | list[dict]:
-        here = isinstance(self._files, LocalFiles) and in_one_process(self._spark.sparkContext.master)
-        if here and report.plain:
+        if self._here and report.plain:
             return self._written_here(work, report)
         source = report.source
         prepared = PreparedJobs.of(self._spark)
