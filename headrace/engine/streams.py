@@ -46,11 +46,12 @@ class Streams:
         with spark_errors("the query"):
             schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
             if given and frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
-                # SELECT 1: a job would only carry the rows around.
-                columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
-                arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-                return
+                # SELECT 1: a job would only carry the rows around. Not so of dates that Python does not have.
+                with contextlib.suppress(ValueError, OverflowError):
+                    columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
+                    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                    return
             for part in self._parts(frame):
                 yield pa.ipc.read_record_batch(pa.py_buffer(part), schema)
 

@@ -123,5 +123,7 @@ def test_what_reads_nothing_starts_no_job(connect, parts):
     with pytest.raises(psycopg.errors.DivisionByZero):
         connection.execute("SELECT 1 / 0")
     assert parts == []
+    with pytest.raises(psycopg.errors.DatetimeFieldOverflow, match="years 1 to 9999"):
+        connection.execute("SELECT date '9999-12-31' + 1")
     twice = connection.execute("SELECT x AS a, x AS a FROM generate_series(1, 2) s(x) ORDER BY 1")
     assert twice.fetchall() == [(1, 1), (2, 2)] and parts

@@ -43,6 +43,10 @@ def number(value: int) -> exp.Expression:
     return exp.Literal.number(value)
 
 
+def _bigint(value: int) -> exp.Expression:
+    return exp.Cast(this=number(value), to=exp.DataType.build("bigint"))
+
+
 def lookup(key: exp.Expression, values: Mapping[int, str], default: exp.Expression | None = None) -> exp.Expression:
     """CASE key WHEN … THEN … END"""
     if not values:
@@ -176,7 +180,12 @@ def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:
 
 
 def _setting(arguments: Arguments, context: Context) -> exp.Expression:
-    name = arguments[0].name
+    if not isinstance(arguments[0].unnest(), exp.Literal):
+        case = exp.Case(this=arguments[0].copy())
+        for name, value in context.settings.items():
+            case = case.when(exp.Literal.string(name), text(value))
+        return case.else_(null("varchar"))
+    name = arguments[0].unnest().name
     try:
         return text(context.settings.get(find_parameter(name).name))
     except UndefinedParameter:
@@ -252,7 +261,10 @@ FUNCTIONS: dict[str, Build] = {
     "pg_get_userbyid": constant(lambda context: text(context.user)),
     "pg_backend_pid": constant(lambda context: number(context.process)),
     "pg_encoding_to_char": constant(text("UTF8")),
+    "getdatabaseencoding": constant(text("UTF8")),
     "pg_char_to_encoding": constant(number(6)),
+    "pg_database_size": constant(lambda context: _bigint(sum(map(context.stored_bytes, context.catalog)))),
+    "pg_tablespace_size": constant(lambda context: _bigint(0)),
     "pg_is_in_recovery": constant(FALSE),
     "pg_relation_is_publishable": constant(FALSE),
     "pg_is_other_temp_schema": constant(FALSE),
@@ -263,6 +275,14 @@ FUNCTIONS: dict[str, Build] = {
             "pg_type_is_visible",
             "pg_function_is_visible",
             "pg_opclass_is_visible",
+            "pg_opfamily_is_visible",
+            "pg_operator_is_visible",
+            "pg_conversion_is_visible",
+            "pg_statistics_obj_is_visible",
+            "pg_ts_config_is_visible",
+            "pg_ts_dict_is_visible",
+            "pg_ts_parser_is_visible",
+            "pg_ts_template_is_visible",
             "has_table_privilege",
             "has_schema_privilege",
             "has_database_privilege",
@@ -306,7 +326,7 @@ FUNCTIONS: dict[str, Build] = {
     "col_description": _column_comment,
     "format_type": format_type,
     **dict.fromkeys(("pg_relation_size", "pg_table_size", "pg_total_relation_size"), _size),
-    "pg_indexes_size": constant(exp.Cast(this=number(0), to=exp.DataType.build("bigint"))),
+    "pg_indexes_size": constant(lambda context: _bigint(0)),
     "pg_size_pretty": lambda arguments, context: exp.DPipe(
         this=exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("varchar")),
         expression=exp.Literal.string(" bytes"),

@@ -12,8 +12,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, Relation
-from headrace.errors import Unsupported
+from headrace.errors import HeadraceError, Unsupported
 from headrace.serving.pg_catalog import functions
+from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.drivers import without_recursion
 from headrace.serving.pg_catalog.relations import NAMESPACES, Context
 from headrace.serving.pg_catalog.system import SCHEMAS
@@ -26,6 +27,10 @@ _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
     "<=": exp.LTE, ">=": exp.GTE, "+": exp.Add, "-": exp.Sub, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe,
 }  # fmt: skip
+
+
+class UndefinedFunction(HeadraceError):
+    sqlstate = "42883"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,7 @@ _PLAIN = {
     "name": "varchar", "char": "varchar", "text": "varchar", "oid": "int", "xid": "int", "bpchar": "varchar",
     "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float4": "real",
     "float8": "double precision", "int2vector": "int[]", "regproc": "varchar", "regrole": "varchar",
+    "regprocedure": "varchar", "regoperator": "varchar", "regconfig": "varchar", "regdictionary": "varchar",
 }  # fmt: skip
 
 
@@ -109,6 +115,8 @@ class _Resolver:
             return node
         if isinstance(node, exp.Dot) and node.this.name in SCHEMAS:
             return node.expression.transform(self.node, copy=False)
+        if isinstance(node, exp.Anonymous) and self._collects_nothing(node):
+            return exp.Cast(this=exp.Array(), to=exp.DataType.build("varchar[]", "postgres"))
         if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
             return self._call(node, build)
         if isinstance(node, exp.Cast) and (kind := object_type(node.args.get("to"))) is not None:
@@ -122,6 +130,15 @@ class _Resolver:
         if isinstance(node, exp.Collate):
             return node.this.transform(self.node, copy=False)
         return node
+
+    def _collects_nothing(self, node: exp.Anonymous) -> bool:
+        """ARRAY(SELECT … FROM what is always empty): Spark could not plan all that psql puts into it."""
+        query = node.expressions[0] if node.name.lower() == "array" and node.expressions else None
+        source = query.args.get("from_") if isinstance(query, exp.Select) else None
+        if source is None or not isinstance(source.this, exp.Table):
+            return False
+        found = _find(source.this, self._context.catalog, ())
+        return found is not None and found[1] in ABSENT
 
     def _call(self, node: exp.Anonymous, build: functions.Build) -> exp.Expression:
         arguments = [each.transform(self.node, copy=False) for each in node.expressions]
@@ -209,6 +226,8 @@ class _Resolver:
                 return functions.number(NAMESPACES.get(inner.this, 0))
             names = {number: name for name, number in NAMESPACES.items()}
             return inner if _compared(node) else functions.lookup(inner, names)
+        if kind in ("regproc", "regprocedure") and isinstance(inner, exp.Literal) and _becomes_oid(node):
+            raise UndefinedFunction(f'function "{inner.this}" does not exist')
         if kind == "regproc" and isinstance(inner, exp.Literal):
             inner = exp.Literal.string(inner.this.removeprefix("pg_catalog."))
         bare, brackets, _ = kind.partition("[")
@@ -223,7 +242,8 @@ class _Resolver:
 
 def _compared(node: exp.Expression) -> bool:
     """Whether the number of an object is wanted, and not its name."""
-    parent = node.parent
-    if isinstance(parent, exp.Cast) and object_type(parent.args.get("to")) == "oid":
-        return True
-    return isinstance(parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))
+    return _becomes_oid(node) or isinstance(node.parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))
+
+
+def _becomes_oid(node: exp.Expression) -> bool:
+    return isinstance(node.parent, exp.Cast) and object_type(node.parent.args.get("to")) == "oid"

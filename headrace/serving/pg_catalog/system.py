@@ -13,7 +13,7 @@ from functools import cache
 import pyarrow as pa
 
 from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
-from headrace.serving.pg_catalog.postgres import CLASS_OID, HEAP, attribute_row, class_row
+from headrace.serving.pg_catalog.postgres import CLASS_OID, CONSTRAINT_OID, HEAP, TYPE_OID, attribute_row, class_row
 from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
 from headrace.serving.pg_catalog.relations import NAMESPACES, SystemRelation
 
@@ -24,7 +24,11 @@ HIDDEN_OIDS = (12_000, 12_999)
 _RELATIONS = {"pg_catalog": POSTGRES, "information_schema": INFORMATION_SCHEMA, "rw_catalog": RW_CATALOG}
 SYSTEM_OIDS = {
     (schema, name): _FIRST[schema] + at for schema, relations in _RELATIONS.items() for at, name in enumerate(relations)
-} | {("pg_catalog", "pg_class"): CLASS_OID}
+} | {
+    ("pg_catalog", "pg_class"): CLASS_OID,
+    ("pg_catalog", "pg_constraint"): CONSTRAINT_OID,
+    ("pg_catalog", "pg_type"): TYPE_OID,
+}
 
 
 def _classes() -> Iterator[tuple]:

@@ -17,6 +17,11 @@ STALLED_AFTER = 600.0
 """Seconds in which a client takes nothing of what it asked for, after which it is given up."""
 
 
+HEARD_WITHIN = 1.0
+"""Seconds in which a client that was told why it is dropped should have closed its side."""
+_FIN_WAIT = (4, 5)
+
+
 class Gone(Exception):
     """The client is not there any more, or takes nothing."""
 
@@ -97,6 +102,28 @@ class Channel:
         """From another thread: nothing more in either direction."""
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def part(self) -> None:
+        """Says nothing more, and waits a moment until the client has heard the rest.
+
+        To close while something of the client's is unread would reset the connection, and the client might never see
+        what was said last.
+        """
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+            self._socket.setblocking(False)
+            deadline = time.monotonic() + HEARD_WITHIN
+            while self._half_open and time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    socket.socket.recv(self._socket, RECEIVE_BYTES)
+                time.sleep(0.01)
+
+    @property
+    def _half_open(self) -> bool:
+        """Whether the client has not closed its side yet. The socket cannot tell once it was told to stop reading."""
+        if not hasattr(socket, "TCP_INFO"):
+            return False
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _FIN_WAIT
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -167,6 +167,7 @@ class Connection:
         with contextlib.suppress(Gone):
             self._channel.send(writer.error(problem, severity="FATAL"))
             self._channel.flush()
+            self._channel.part()
 
     def _guarded(self, work: Callable[[], None]) -> bool:
         """Whether it went well; else the client has been told why not."""

@@ -159,6 +159,7 @@ class Server:
         with contextlib.suppress(Gone):
             channel.send(writer.error(error, severity="FATAL"))
             channel.flush()
+            channel.part()
 
     def _cancel(self, request: reader.CancelRequest) -> None:
         with self._lock:
