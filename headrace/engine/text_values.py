@@ -27,9 +27,10 @@ Texts = Sequence[str | None]
 _COLUMN = "_hr_text"
 
 
-def array_from_texts(engine: Engine, name: str, texts: Texts, kind: SqlType) -> pa.Array:
+def array_from_texts(engine: Engine, name: str, texts: Texts, kind: SqlType, *, first_line: int = 1) -> pa.Array:
     """The column of that name; errors say in which line of the COPY its value was."""
-    return pa.array(_Reader(engine, name).values(texts, range(1, len(texts) + 1), kind), kind.arrow)
+    lines = range(first_line, first_line + len(texts))
+    return pa.array(_Reader(engine, name).values(texts, lines, kind), kind.arrow)
 
 
 class _Reader:

@@ -13,8 +13,9 @@ import time
 import psycopg
 import pytest
 
-from headrace.serving.server import startup
-from headrace.serving.server.server import Server
+from headrace.serving.server import http, startup
+from headrace.serving.server.budget import Budget
+from headrace.serving.server.server import Server, bind
 
 
 def raw(server) -> socket.socket:
@@ -143,3 +144,53 @@ def test_many_sessions_at_once(connect, table, dsn):
         thread.join()
     assert not failures
     assert sums and set(sums) == {2000}
+
+
+def test_what_all_clients_send_is_bounded_together(database):
+    server = Server(database.engine, port=0)
+    server._budget = Budget(3_000_000)
+    server.start()
+    dsn = f"host=127.0.0.1 port={server.port} user=root dbname=dev"
+    try:
+        with raw(server) as large, psycopg.connect(dsn, autocommit=True) as other:
+            large.sendall(STARTUP)
+            read_until_ready(large)
+            large.sendall(b"Q" + struct.pack("!i", 4_000_000) + b" " * 3_500_000)
+            assert until(lambda: server._budget._free < 600_000)
+            with pytest.raises(psycopg.OperationalError, match="more at a time than the server holds"):
+                other.execute(f"SELECT length('{'x' * 2_000_000}')")
+            with psycopg.connect(dsn, autocommit=True) as third:
+                assert third.execute("SELECT 1").fetchone() == (1,), "small messages cost nothing"
+                third.execute("CREATE TABLE IF NOT EXISTS crowded (id int PRIMARY KEY, n varchar)")
+                with pytest.raises(psycopg.errors.OutOfMemory):
+                    with third.cursor().copy("COPY crowded FROM STDIN") as copy:
+                        for id in range(20):
+                            copy.write(f"{id}\t{'x' * 100_000}\n")
+                assert third.execute("SELECT 1").fetchone() == (1,)
+        assert until(lambda: server._budget._free == 3_000_000), "what was held is given back"
+    finally:
+        server.stop()
+
+
+def test_monitoring_takes_a_few_requests_at_a_time(database, server, monkeypatch):
+    monkeypatch.setattr(http, "REQUESTS", 2)
+    monitoring = http.MonitoringServer(database.engine, server, bound=bind("127.0.0.1", 0))
+    monitoring.start()
+    address = ("127.0.0.1", monitoring.port)
+    try:
+        with socket.create_connection(address, 30) as first, socket.create_connection(address, 30) as second:
+            first.sendall(b"GET /heal")
+            second.sendall(b"GET")
+            with socket.create_connection(address, 30) as third:
+                assert third.recv(100) == b"", "it is dropped without a word"
+            first.sendall(b"thz?full=1 HTTP/1.0\r\n\r\n")
+            assert read_all(first).endswith(b"ok\n")
+    finally:
+        monitoring.stop()
+
+
+def until(happens) -> bool:
+    deadline = time.monotonic() + 30
+    while not happens() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return happens()

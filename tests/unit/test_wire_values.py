@@ -17,7 +17,7 @@ from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
 from headrace.serving.wire.binary import decode, encoder
-from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns, read_pieces
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
 from headrace.sql.dialect import parse_expression
@@ -235,3 +235,32 @@ def test_a_value_is_the_same_in_the_text_and_in_the_tree(named, binary):
     for column in (kind, SqlType("varchar"), SqlType("bigint"), SqlType("double precision")):
         found = [constant(tree, column) for tree in (written, parameters.constant_tree(*arguments))]
         assert repr(found[0]) == repr(found[1])
+
+
+@given(
+    st.lists(
+        st.tuples(st.text('ab"\n\\,\t\r', max_size=6), st.none() | st.text('x\n"', max_size=4)), min_size=1, max_size=30
+    ),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_copied_rows_are_the_same_however_they_are_cut(rows, csv, piece_bytes):
+    options = CopyOptions.of((("format", "csv"), ("header", "true")) if csv else ())
+    data = b"".join(lines_of(list(zip(*rows, strict=True)), options))
+    data = (b"a,b\n" if csv else b"") + data
+    pieces = list(read_pieces(data, 2, options, piece_bytes))
+    together = [sum((piece[at] for piece in pieces), []) for at in range(2)]
+    assert together == [list(column) for column in zip(*rows, strict=True)]
+
+
+def test_escaped_bytes_are_put_together():
+    assert read_columns(b"caf\\303\\251\\x41\n", 1, CopyOptions()) == [["caf\u00e9A"]]
+    for wrong in (b"\\303\n", b"\\0\n"):
+        with pytest.raises(DataError, match="invalid byte sequence"):
+            read_columns(wrong, 1, CopyOptions())
+
+
+def test_lines_are_counted_over_all_pieces():
+    with pytest.raises(DataError, match="missing data, line 3"):
+        list(read_pieces(b"1\t2\n3\t4\n5\n", 2, CopyOptions(), 4))
+    assert list(read_pieces(b"1\t2\n\\.\nmore\n", 2, CopyOptions(), 4)) == [[["1"], ["2"]]]

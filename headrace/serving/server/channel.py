@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headrace.serving.server.budget import FREE_BYTES, Budget, too_much_held
 from headrace.serving.wire.reader import MessageReader
 
 RECEIVE_BYTES = 65_536
@@ -27,8 +28,11 @@ class Gone(Exception):
 
 
 class Channel:
-    def __init__(self, sock: socket.socket):
+    def __init__(self, sock: socket.socket, budget: Budget | None = None):
         self._socket = sock
+        self._budget = budget or Budget()
+        self._charged = 0
+        self._held_apart = 0
         self._reader = MessageReader()
         self._out = bytearray()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -46,6 +50,7 @@ class Channel:
         return self._next(self._reader.next_message, None, before_waiting)
 
     def _next(self, take, deadline: float | None, before_waiting: Callable[[], None] | None = None) -> Any:
+        self._charge()  # what was read last has been dealt with
         while (message := take()) is None:
             if before_waiting is not None:
                 before_waiting()
@@ -58,7 +63,24 @@ class Channel:
             if not data:
                 raise Gone("the client closed the connection")
             self._reader.feed(data)
+            if not self._charge():
+                raise too_much_held()
         return message
+
+    def hold(self, size: int) -> bool:
+        """So much of what came is kept elsewhere; False if that is too much, and all of it must be let go."""
+        self._held_apart = size
+        return self._charge()
+
+    def _charge(self) -> bool:
+        """Takes of the budget what is held now, or gives back what is not any more."""
+        needed = max(0, self._reader.waiting + self._held_apart - FREE_BYTES)
+        if needed > self._charged and not self._budget.take(needed - self._charged):
+            return False
+        if needed < self._charged:
+            self._budget.give(self._charged - needed)
+        self._charged = needed
+        return True
 
     def send(self, data: bytes) -> None:
         """Keeps it until there is enough, or until :meth:`flush`."""
@@ -126,5 +148,7 @@ class Channel:
         return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _FIN_WAIT
 
     def close(self) -> None:
+        self._budget.give(self._charged)
+        self._charged = 0
         with contextlib.suppress(OSError):
             self._socket.close()

@@ -16,6 +16,7 @@ import time
 
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.serving.server.budget import Budget
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.connection import Connection, ShuttingDown
 from headrace.serving.server.startup import Access, greet
@@ -59,6 +60,7 @@ class Server:
         self._greeting: dict[Channel, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
         self._processes = itertools.count(1)
+        self._budget = Budget()
         self._stopping = False
         self.accepted = 0
         self.refused = 0
@@ -99,7 +101,7 @@ class Server:
                 time.sleep(0.05)  # out of file descriptors: it will pass
                 continue
             self.accepted += 1
-            channel = Channel(sock)
+            channel = Channel(sock, self._budget)
             thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
             with self._lock:
                 full = len(self._threads) >= self._limit + GREETED_AT_ONCE
