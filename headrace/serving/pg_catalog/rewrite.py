@@ -46,7 +46,7 @@ def resolve(query: exp.Expression, context: Context) -> SystemQuery:
     query = without_recursion(query)
     if not _speaks_of_the_system(query, context.catalog):
         return SystemQuery(query=query, catalog=context.catalog)
-    resolver = _Resolver(context)
+    resolver = _Resolver(context, {literal.this for literal in query.find_all(exp.Literal)})
     resolved = query.copy().transform(resolver.node, copy=False)
     return SystemQuery(query=resolved, catalog=resolver.catalog, tables=resolver.tables)
 
@@ -100,8 +100,9 @@ _PLAIN = {
 
 
 class _Resolver:
-    def __init__(self, context: Context):
+    def __init__(self, context: Context, words: set[str]):
         self._context = context
+        self._words = words
         self.catalog = context.catalog
         self.tables: dict[int, pa.Table] = {}
         self._numbers: dict[tuple[str, str], str] = {}
@@ -183,7 +184,7 @@ class _Resolver:
                 columns=tuple(Column(name=column, type=kind) for column, kind in system.columns.items()),
             )
             self.catalog = self.catalog.add(relation)
-            self.tables[relation.id] = system.table(self._context)
+            self.tables[relation.id] = system.table(self._context, self._words)
             self._numbers[schema, name] = relation.name
         return self._numbers[schema, name]
 

@@ -2,15 +2,19 @@
 
 So psql completes their names, and trees of tools show them. They never change, so their rows are made once. Those of
 ``information_schema`` and ``rw_catalog`` are not on the search path: whoever lists what is visible does not see them.
+
+All of them have a thousand columns, which would make every question about columns slow. So ``pg_attribute`` only has
+those of relations that the query names, as a constant, by name or by number.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
 from headrace.serving.pg_catalog.postgres import CLASS_OID, CONSTRAINT_OID, HEAP, TYPE_OID, attribute_row, class_row
@@ -49,10 +53,16 @@ def _fixed(name: str) -> pa.Table:
     return SystemRelation(POSTGRES[name].columns, lambda context: rows()).table(None)
 
 
-def _with_fixed(name: str) -> SystemRelation:
-    return dataclasses.replace(POSTGRES[name], fixed=lambda: _fixed(name))
+def _named_attributes(words: Collection[str]) -> pa.Table:
+    named = [oid for (_, name), oid in SYSTEM_OIDS.items() if name in words or str(oid) in words]
+    table = _fixed("pg_attribute")
+    return table.filter(pc.is_in(table["attrelid"], value_set=pa.array(named, pa.int32())))
 
 
 SCHEMAS: dict[str, dict[str, SystemRelation]] = _RELATIONS | {
-    "pg_catalog": POSTGRES | {name: _with_fixed(name) for name in ("pg_class", "pg_attribute")}
+    "pg_catalog": POSTGRES
+    | {
+        "pg_class": dataclasses.replace(POSTGRES["pg_class"], fixed=lambda words: _fixed("pg_class")),
+        "pg_attribute": dataclasses.replace(POSTGRES["pg_attribute"], fixed=_named_attributes),
+    }
 }
