@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -134,15 +135,29 @@ class _Table:
     # --- small -------------------------------------------------------------------------------------------------
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
-        tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
+        # Many small statements are one table: what is done to each table costs more than what is done to a row.
+        counts = [change.rows.num_rows for change in changes]
+        rows = changes[0].rows if len(changes) == 1 else pa.concat_tables(change.rows for change in changes)
+        table = with_vnode(self._layout, self._with_row_id(rows.combine_chunks()))
         # What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
         columns = None
         if self._relation.on_conflict != "update_if_not_null":
             needed = columns_derived_from(self._relation, self._state.catalog)
             columns = None if needed.issuperset(set(self._layout.names) - set(self._layout.key_names)) else needed
-        changed = self._keyed(tables, fresh=self._generated_key, columns=columns)
-        taken = [changed.insert(table) for table in tables]
-        outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
+        changed = self._keyed([table], fresh=self._generated_key, columns=columns)
+        if self._relation.on_conflict == "overwrite":
+            changed.insert(table)
+            written = table.drop_columns([VNODE])
+            ends = itertools.accumulate(counts)
+            outcomes = [
+                Outcome(count=count, rows=written.slice(end - count, count))
+                for count, end in zip(counts, ends, strict=True)
+            ]
+        else:
+            # Which rows of a statement are taken, and as what, depends on those before it.
+            ends = itertools.accumulate(counts)
+            taken = [changed.insert(table.slice(end - count, count)) for count, end in zip(counts, ends, strict=True)]
+            outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), outcomes
 
     def _keyed(
