@@ -220,3 +220,5 @@ def test_a_port_of_either_family_is_bound_before_anybody_listens():
         bound.listen()
         with pytest.raises(OSError):
             bind(*address)
+    with pytest.raises(OSError, match="no port 70000"):
+        bind("127.0.0.1", 70_000)
