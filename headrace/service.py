@@ -79,8 +79,8 @@ def _stop_or_leave(asked: threading.Event) -> None:
 def _bind(host: str, port: int) -> socket.socket:
     try:
         return bind(host, port)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise EnvironmentProblem(
             f"cannot listen on {host}:{port}: {reason}", hint="name another with --port or --http-port"
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -57,14 +58,16 @@ def query_frame(
         else:
             frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
         with engine.frames.named(frames) as names:
-            frame = engine.spark.sql(to_spark(expression, table_names=names) + _nowhere(expression))
+            frame = engine.spark.sql(_from_somewhere(to_spark(expression, table_names=names), expression))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
 
 
-def _nowhere(expression: exp.Expression) -> str:
-    """What a query that is only a list of expressions reads: a row that the planner can work with without a job."""
+def _from_somewhere(sql: str, expression: exp.Expression) -> str:
+    """A query that is only a list of expressions reads a row that the planner can work with without a job."""
     parts = {name for name, value in expression.args.items() if value}
-    return " FROM VALUES (0)" if isinstance(expression, exp.Select) and parts == {"expressions"} else ""
+    listed = isinstance(expression, exp.Select) and parts == {"expressions"}
+    # Functions that return rows may have brought a FROM of their own. That word in a constant does no harm either.
+    return f"{sql} FROM VALUES (0)" if listed and not re.search(r"\b(?:FROM|LATERAL)\b", sql, re.IGNORECASE) else sql
 
 
 def _given_or_stored(engine: Engine, state: Manifest, id: int, given: Mapping[int, pa.Table]) -> DataFrame:

@@ -60,6 +60,8 @@ def _cast(value: Typed, target: SqlType) -> Typed:
         return _from_unknown(value, target)
     if value.type == target:
         return value
+    if value.type.name == target.name == "array" and value.type.element.name == "array" != target.element.name:
+        return _cast(value, SqlType("array", element=target))  # PostgreSQL's types do not count dimensions
     if target == NUMERIC:
         target = _exact(value.type)
     sql = _CASTS[target.name](value, target)

@@ -58,6 +58,11 @@ def test_asyncpg_with_arrays(server, table):
         )  # fmt: skip
         assert await connection.fetchval("SELECT ARRAY[1.5, 2.5]::numeric[]") == [Decimal("1.5"), Decimal("2.5")]
         assert await connection.fetchval("SELECT ARRAY[ARRAY[1, 2], ARRAY[3, 4]]") == [[1, 2], [3, 4]]
+        nested = [[1, 2], [3, None]]
+        assert await connection.fetchval("SELECT $1::int[]", nested) == nested
+        rows = [(2, [5, None], ["x"]), (3, [], None)]
+        await connection.copy_records_to_table(table, records=rows, columns=["id", "numbers", "words"])
+        assert await connection.fetch(f"SELECT id, numbers, words FROM {table} WHERE id > 1 ORDER BY id") == rows
         await connection.close()
 
     asyncio.run(talk())

@@ -194,3 +194,31 @@ def until(happens) -> bool:
     while not happens() and time.monotonic() < deadline:
         time.sleep(0.01)
     return happens()
+
+
+def test_what_came_before_the_end_is_not_begun_after_it(database):
+    """However much a client has sent ahead, a server that stops ends the statement that runs and says so."""
+    server = Server(database.engine, port=0)
+    server.start()
+    query = b"Q" + struct.pack("!i", 13) + b"SELECT 1\0"
+    with raw(server) as sock:
+        sock.sendall(STARTUP)
+        read_until_ready(sock)
+        sock.sendall(query * 2_000)
+        answered = sock.recv(10)
+        server.stop()
+        answered += read_all(sock)
+    assert 0 < answered.count(b"Z\0\0\0\5I") < 2_000
+    assert answered.endswith(b"\0") and b"57P01" in answered[-200:]
+
+
+def test_a_port_of_either_family_is_bound_before_anybody_listens():
+    with bind("::1", 0) as bound:
+        address = bound.getsockname()[:2]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+        bound.listen()
+        with pytest.raises(OSError):
+            bind(*address)
+    with pytest.raises(OSError, match="no port 70000"):
+        bind("127.0.0.1", 70_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import struct
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -264,3 +265,7 @@ def test_lines_are_counted_over_all_pieces():
     with pytest.raises(DataError, match="missing data, line 3"):
         list(read_pieces(b"1\t2\n3\t4\n5\n", 2, CopyOptions(), 4))
     assert list(read_pieces(b"1\t2\n\\.\nmore\n", 2, CopyOptions(), 4)) == [[["1"], ["2"]]]
+
+
+def test_an_empty_array_may_have_a_dimension():
+    assert decode(struct.pack("!iiIii", 1, 0, 23, 0, 1), array_of(INTEGER)) == "{}"

@@ -36,6 +36,8 @@ class TooManySessions(HeadraceError):
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket that has the address and does not listen yet: whether it is free is known before an engine starts."""
+    if not 0 <= port < 65_536:  # which the resolver would silently make a smaller one
+        raise OSError(f"there is no port {port}")
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

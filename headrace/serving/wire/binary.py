@@ -179,8 +179,10 @@ def _array(data: bytes, element: SqlType) -> list:
     if not 1 <= dimensions <= MOST_DIMENSIONS:
         raise ValueError(dimensions)
     sizes = [struct.unpack_from("!i", data, 12 + 8 * at)[0] for at in range(dimensions)]
-    if any(size < 1 for size in sizes) or math.prod(sizes) > len(data):
+    if any(size < 0 for size in sizes) or math.prod(sizes) > len(data):
         raise ValueError(sizes)
+    if 0 in sizes:  # asyncpg says of an empty array that it has a dimension, of no length
+        return []
     at, values = 12 + 8 * dimensions, []
     for _ in range(math.prod(sizes)):
         (size,) = struct.unpack_from("!i", data, at)
