@@ -126,13 +126,21 @@ class _Table:
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
         tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
-        # What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
         merges = self._relation.on_conflict == "update_if_not_null"
-        columns = None if merges else columns_derived_from(self._relation, self._state.catalog)
+        columns = None if merges else self._needed(tables)
         changed = self._keyed(tables, fresh=self._generated_key, columns=columns)
         taken = [changed.insert(table) for table in tables]
         outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta()), outcomes
+
+    def _needed(self, tables: Sequence[pa.Table]) -> set[str]:
+        """The columns of the old rows that must be read: of rows that are replaced, most need not be.
+
+        Those that something is derived from; and those in which a new row is NULL, because what is not read looks
+        like NULL too, and a row that replaces its like is not written.
+        """
+        nulls = {name for table in tables for name in table.column_names if table[name].null_count}
+        return nulls | set(columns_derived_from(self._relation, self._state.catalog))
 
     def _keyed(
         self, tables: Sequence[pa.Table], *, fresh: bool = False, columns: Iterable[str] | None = None
