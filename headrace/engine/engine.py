@@ -24,6 +24,8 @@ from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
+from headrace.engine.secrets import Secrets
+from headrace.engine.sources import Sources
 from headrace.engine.spark import own_session
 from headrace.engine.streams import Streams
 from headrace.engine.writes import WriteEvaluator
@@ -63,11 +65,14 @@ class Engine:
             self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed, self.backfills)
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)
+            self.secrets = Secrets(storage)
+            self.sources = Sources(self)
         except BaseException:
             self._lock.release()
             raise
         self.coordinator.start()
         self.maintenance.start()
+        self.sources.start()
 
     def _open(self, parameters: dict[str, str]) -> Manifest:
         """The newest manifest, taken over: the commit that says so fences whoever wrote before."""
@@ -169,6 +174,7 @@ class Engine:
         }
 
     def close(self) -> None:
+        self.sources.stop()
         self.maintenance.stop()
         self.backfills.stop()
         self.coordinator.close()
@@ -176,6 +182,7 @@ class Engine:
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
+        self.sources.stop()
         self.maintenance.stop()
         self.backfills.stop()
         self.coordinator.abandon()

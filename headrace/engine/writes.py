@@ -18,16 +18,18 @@ from headrace.engine.changes import (
     OLD_ROW,
     SMALL_BYTES,
     SMALL_ROWS,
+    ChangelogRows,
     InsertFrame,
     InsertRows,
     Outcome,
+    StagedRows,
     UpdateFrame,
 )
 from headrace.engine.coordinator import Write
 from headrace.engine.derive import Deriver, TableDelta
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.plans import columns_derived_from
-from headrace.engine.small import KeyedChanges, keys_of, with_vnode
+from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
@@ -120,6 +122,10 @@ class _Table:
             return self._insert_rows(changes)
         if isinstance(first, InsertFrame):
             return self._insert_frame(first)
+        if isinstance(first, ChangelogRows):
+            return self._changelog(first)
+        if isinstance(first, StagedRows):
+            return self._written(*self._owner._bulk.merge(self._layout, first.staged, epoch=self._epoch))
         return self._update(first)
 
     # --- small -------------------------------------------------------------------------------------------------
@@ -168,6 +174,25 @@ class _Table:
         base = self._offsets.get(name, 0)
         self._offsets[name] = base + count
         return base
+
+    # --- the log of another database ---------------------------------------------------------------------------
+
+    def _changelog(self, change: ChangelogRows) -> tuple[TableDelta, list[Outcome]]:
+        rows, deletes, origins = (
+            with_vnode(self._layout, each) for each in (change.rows, change.deletes, change.origins)
+        )
+        columns = None if change.fills else self._needed([rows])
+        changed = self._keyed([rows, deletes, origins], columns=columns)
+        try:
+            rows = changed.filled(rows, origins, change.fills)
+        except MissingRow as error:
+            error.table_id = self._relation.id
+            raise
+        # Keys that the other database tells apart may be one here (1.0 and 1.00): what stays must come last.
+        changed.delete(deletes)
+        changed.insert(rows)
+        count = rows.num_rows + deletes.num_rows
+        return TableDelta(relation=self._relation, rows=changed.delta()), [Outcome(count=count)]
 
     # --- INSERT … SELECT ---------------------------------------------------------------------------------------
 

@@ -203,6 +203,15 @@ class Control:
             )
         )
 
+    def published(self, name: str) -> set[int]:
+        """The tables that it publishes, by number."""
+        found = self.rows(
+            "SELECT c.oid::bigint FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname"
+            " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename"
+            f" WHERE p.pubname = {literal(name)}"
+        )
+        return {oid for (oid,) in found}
+
     def publish(self, name: str, table: SourceTable) -> None:
         if not self.publishes(name, table.schema, table.name):
             self.rows(f"ALTER PUBLICATION {identifier(name)} ADD TABLE {table.full_name}")
@@ -222,7 +231,7 @@ class Control:
         """All of its columns, and its primary key."""
         where = f"n.nspname = {literal(schema)} AND c.relname = {literal(name)}"
         found = self.rows(
-            "SELECT c.oid, c.relkind, c.relreplident, c.relpersistence, has_table_privilege(c.oid, 'SELECT')"
+            "SELECT c.oid::bigint, c.relkind, c.relreplident, c.relpersistence, has_table_privilege(c.oid, 'SELECT')"
             f" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {where}"
         )
         shown = f'"{schema}.{name}"'
@@ -251,7 +260,7 @@ class Control:
                 f"table {shown} has a REPLICA IDENTITY without the primary key",
                 hint=f"ALTER TABLE {identifier(schema)}.{identifier(name)} REPLICA IDENTITY DEFAULT",
             )
-        table = SourceTable(schema=schema, name=name, columns=columns, key=key)
+        table = SourceTable(schema=schema, name=name, columns=columns, key=key, oid=oid)
         for column in table.key_columns:
             if not column.type.built_in and not column.type.enum:
                 raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
@@ -270,7 +279,8 @@ class Control:
 _COLUMNS = """
 SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
-       CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END
+       CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
+       a.atttypid::bigint, a.atttypmod
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -289,13 +299,15 @@ WHERE i.indrelid = {oid} AND i.indisprimary AND k.place <= i.indnkeyatts ORDER B
 
 
 def _column(row: tuple) -> SourceColumn:
-    name, kind, schema, modifier, enum, text, generated, nullable, collation = row
+    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier = row
     return SourceColumn(
         name=name,
         type=SourceType(name=kind, schema=schema, modifier=modifier, enum=enum, text=text),
         collation=collation,
         generated=generated,
         nullable=nullable,
+        type_oid=type_oid,
+        type_modifier=type_modifier,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.cdc.changelog import Piece
 from headrace.cdc.postgres.pgoutput import Begin, Commit, Decoder, RowChange, Truncated
-from headrace.cdc.postgres.server import Address, driver, format_lsn
+from headrace.cdc.postgres.server import Address, Control, SourceRefused, driver, format_lsn, parse_lsn
 from headrace.errors import HeadraceError
 
 log = logging.getLogger("headrace")
@@ -49,7 +49,8 @@ class LogStream:
         self._address, self._slot, self._publication = address, slot, publication
         self._on_news = on_news
         self._lock = threading.Condition()
-        self._pieces: deque[tuple[Piece, int]] = deque()
+        self._pieces: deque[tuple[Piece, int, int]] = deque()
+        """With their size, and what had been reached before they arrived"""
         self._bytes = 0
         self._taken = (position, skip)
         """Where to go on after a lost connection: all before has been handed over."""
@@ -78,7 +79,7 @@ class LogStream:
         """What has arrived, from the first piece on, about so many events; it stays until it is taken."""
         with self._lock:
             found: list[Piece] = []
-            for piece, _ in self._pieces:
+            for piece, _, _ in self._pieces:
                 if found and events < len(piece.events):
                     break
                 events -= len(piece.events)
@@ -88,7 +89,7 @@ class LogStream:
     def take(self, count: int) -> None:
         with self._lock:
             for _ in range(count):
-                piece, size = self._pieces.popleft()
+                piece, size, _ = self._pieces.popleft()
                 self._bytes -= size
                 if piece.final:
                     self._taken = (piece.position, 0)
@@ -100,12 +101,16 @@ class LogStream:
     def position(self) -> int:
         """All that was committed before has been taken."""
         with self._lock:
-            return self._taken[0] if self._pieces or self._taken[1] else max(self._taken[0], self._reached)
+            taken, part = self._taken
+            return taken if part else max(taken, self._pieces[0][2] if self._pieces else self._reached)
 
     def confirm(self, position: int) -> None:
         """All before is durable with us: the server may forget it."""
         with self._lock:
             self._durable = max(self._durable, position)
+            if self._taken[1] == 0:
+                # It may lie behind the last transaction; a server that has forgotten what was before starts there.
+                self._taken = (max(self._taken[0], position), 0)
 
     def nudge(self) -> None:
         """Asks the server how far it is; somebody waits for a position."""
@@ -134,8 +139,31 @@ class LogStream:
             with self._lock:
                 self._lock.wait_for(lambda: self._stopping, timeout=patience)
 
+    def _check_slot(self, start: int) -> None:
+        """A server goes on from wherever its slot is, whatever it is asked for. What lies between would be lost."""
+        control = Control(self._address)
+        try:
+            slot = control.slot(self._slot)
+        finally:
+            control.close()
+        again = "drop the source and its tables, and create them again"
+        if slot is None:
+            raise SourceRefused(f'the replication slot "{self._slot}" is gone', hint=again)
+        if slot["wal_status"] == "lost":
+            raise SourceRefused(
+                f'the replication slot "{self._slot}" is lost: the server has removed the log that it needs',
+                hint=f"{again}; see max_slot_wal_keep_size",
+            )
+        if parse_lsn(slot["confirmed"]) > start:
+            raise SourceRefused(
+                f'the replication slot "{self._slot}" is at {slot["confirmed"]}, but {format_lsn(start)} is needed:'
+                " somebody else has read from it, or made it anew",
+                hint=again,
+            )
+
     def _stream(self) -> None:
         psycopg2 = driver()
+        self._check_slot(self._taken[0])
         connection = self._address.connect(connection_factory=psycopg2.extras.LogicalReplicationConnection)
         try:
             with self._address.errors():
@@ -206,7 +234,7 @@ class LogStream:
 
     def _arrived(self, piece: Piece, size: int) -> None:
         with self._lock:
-            self._pieces.append((piece, size))
+            self._pieces.append((piece, size, self._reached))
             self._bytes += size
             if piece.final:
                 self._reached = max(self._reached, piece.position)

@@ -8,9 +8,11 @@ from typing import Any
 
 from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 from headrace.cdc.intake import BELOW, BEYOND, WITHIN
-from headrace.cdc.postgres.pgoutput import LogRelation, RowChange, Truncated
+from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
 from headrace.cdc.postgres.types import SourceType
 from headrace.errors import HeadraceError
+
+AGAIN = "drop the table and create it again"
 
 
 class TableStopped(HeadraceError):
@@ -27,6 +29,9 @@ class SourceColumn:
     """Quoted, with its schema; None for types that have none"""
     generated: bool = False
     nullable: bool = True
+    type_oid: int = 0
+    type_modifier: int = -1
+    """As the log names its type; of a domain, not of what it is based on"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,7 @@ class SourceTable:
     """Those that are read, in the order of our table"""
     key: tuple[str, ...]
     """The primary key, in its own order"""
+    oid: int = 0
 
     @property
     def full_name(self) -> str:
@@ -55,9 +61,20 @@ class SourceTable:
 
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
-        names = ", ".join(f"{identifier(name)}::text" for name in self.key)
-        order = ", ".join(map(identifier, self.key))
-        return f"SELECT {names} FROM {self.full_name}{self._where(start, None)} ORDER BY {order} OFFSET {rows} LIMIT 1"
+        # Of the table, by its name: a bare name in ORDER BY is that of an output column, which is text here.
+        names = ", ".join(f"source.{identifier(name)}::text" for name in self.key)
+        order = ", ".join(f"source.{identifier(name)}" for name in self.key)
+        source = f"{self.full_name} AS source{self._where(start, None)}"
+        return f"SELECT {names} FROM {source} ORDER BY {order} OFFSET {rows} LIMIT 1"
+
+    def rewritten(self) -> str:
+        """How many of its files are not those that the snapshot knows. To an older snapshot, what TRUNCATE or ALTER
+        TABLE has written anew is empty, whatever is in it."""
+        parts = f"SELECT relid FROM pg_partition_tree({self.oid}) UNION SELECT {self.oid}"
+        return (
+            f"SELECT count(*) FROM pg_class AS seen WHERE seen.oid IN ({parts}) AND seen.relkind = 'r'"
+            " AND seen.relfilenode IS DISTINCT FROM pg_relation_filenode(seen.oid)"
+        )
 
     def places(self, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool) -> str:
         """Where each of the keys lies, in their order."""
@@ -94,11 +111,15 @@ class LogReader:
 
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
+        if relation.oid != table.oid:
+            raise TableStopped(f"{table.full_name} is another table now", hint=AGAIN)
         for column in table.columns:
             if column.name not in at:
-                raise TableStopped(
-                    f'column "{column.name}" of {table.full_name} is gone', hint="drop the table and create it again"
-                )
+                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+            now = relation.columns[at[column.name]]
+            if not _holds_the_same(column, now):
+                # The rows that are there may have been rewritten, of which the log says nothing.
+                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
         self._names = (table.full_name, relation.identity)
@@ -136,6 +157,18 @@ class LogReader:
         if old_key is None or old_key == key:
             return [Change(key=key, values=values)]
         return [Change(key=key, values=values, origin=old_key), Change(key=old_key)]
+
+
+def _holds_the_same(column: SourceColumn, now: LogColumn) -> bool:
+    """Also if it was only made wider, which changes no row."""
+    if (now.type_oid, now.type_modifier) == (column.type_oid, column.type_modifier):
+        return True
+    before, after = column.type_modifier, now.type_modifier
+    if now.type_oid != column.type_oid or column.type.name not in ("varchar", "numeric") or before < 0:
+        return False
+    if column.type.name == "varchar":
+        return after < 0 or after > before
+    return after >= 0 and (after - before) & 0x7FF == 0 and after > before
 
 
 def identifier(name: str) -> str:
