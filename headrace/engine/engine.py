@@ -190,6 +190,7 @@ class Engine:
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
+        self.sources.committed(manifest)
 
 
 def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:

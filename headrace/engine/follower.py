@@ -215,10 +215,11 @@ class Follower:
             return True
         intakes, steps = self._decided(pieces)
         last = pieces[-1]
-        lsn, skip = (last.position, 0) if last.final else (self._state.lsn, last.first + len(last.events))
-        if not last.final and (earlier := [piece.position for piece in pieces if piece.final]):
-            lsn = earlier[-1]
-        self._commit(intakes, steps, lsn=lsn, skip=skip)
+        ends = [piece.position for piece in pieces if piece.final]
+        lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
+        if intakes or skip:
+            self._commit(intakes, steps, lsn=lsn, skip=skip)
+        # Else nothing in it is ours, and it need not be durable: it may come again.
         self._stream.take(len(pieces))
         return True
 

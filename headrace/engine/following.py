@@ -52,6 +52,8 @@ class TableState:
     table: SourceTable
     parallelism: int
     split_rows: int
+    started_at: float
+    """Seconds since 1970"""
 
 
 def source_state(state: Manifest, id: int) -> SourceState | None:

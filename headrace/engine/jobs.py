@@ -15,7 +15,7 @@ from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
-from headrace.engine.following import tables_of
+from headrace.engine.following import TABLE_KEY, tables_of
 from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
@@ -195,12 +195,11 @@ class Jobs:
             relation = state.catalog.get(name)
             ids = [relation.id if relation.follows else state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
         for id in ids:
-            if id in state.catalog.relations and state.catalog.relations[id].follows:
-                self._engine.sources.wait(id, patience)
-            else:
-                patience(self.finished(id))
+            patience(self.finished(id))
 
-    def finished(self, id: int) -> Any:
+    def finished(self, id: int) -> Future:
+        if f"{TABLE_KEY}{id}" in self._engine.committed.offsets:
+            return self._engine.sources.finished(id)
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:

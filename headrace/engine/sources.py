@@ -7,8 +7,8 @@ import dataclasses
 import logging
 import re
 import threading
+import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,11 @@ from headrace.engine.following import (
 )
 from headrace.errors import (
     DuplicateRelation,
+    EngineClosed,
     HeadraceError,
     InvalidDefinition,
     InvalidParameterValue,
+    JobCancelled,
     JobFailed,
     ObjectNotReady,
     UndefinedColumn,
@@ -64,6 +66,8 @@ class Sources:
     def __init__(self, engine: Engine):
         self._engine = engine
         self._followers: dict[int, Follower] = {}
+        self._waiting: list[tuple[int, Future]] = []
+        """Who waits until a table is filled"""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -78,8 +82,11 @@ class Sources:
     def stop(self) -> None:
         with self._lock:
             followers, self._followers = list(self._followers.values()), {}
+            waiting, self._waiting = self._waiting, []
         for follower in followers:
             follower.stop()
+        for _, future in waiting:
+            future.set_exception(EngineClosed("the database is closed"))
 
     def _follow(self, relation: Relation, state: SourceState) -> None:
         try:
@@ -164,6 +171,7 @@ class Sources:
             table=table,
             parallelism=options["backfill.parallelism"] or self._engine.default_parallelism,
             split_rows=options["backfill.num_rows_per_split"] or SPLIT_ROWS,
+            started_at=time.time(),
         )
         progress = Progress(total=total)
         apply = _add_table(statement, source.id, columns, following, progress)
@@ -258,27 +266,41 @@ class Sources:
                     "error": error, "strategy": "cdc", "parallelism": table.parallelism, "rate_limit": None,
                     "fraction": fraction, "rows_read": progress.rows, "rows_total": total, "rows_in_flight": 0,
                     "rows_per_second": rate, "seconds_left": (total - progress.rows) / rate if rate else None,
-                    "started_at": 0.0, "inputs": {table.table.full_name: described},
+                    "started_at": table.started_at, "inputs": {table.table.full_name: described},
                 }
             )  # fmt: skip
         return found
 
-    def wait(self, id: int, patience: Callable[[Future], Any]) -> None:
-        """Until a table is filled."""
-        while True:
-            state = self._engine.committed
-            if id not in state.catalog.relations:
-                raise JobFailed("the table was dropped")
-            progress = progress_of(state, id)
-            if progress.error is not None:
-                raise JobFailed(f'table "{state.catalog.relations[id].name}" has stopped: {progress.error}')
-            if progress.done:
-                return
-            pending: Future = Future()
-            timer = threading.Timer(0.05, lambda future=pending: future.set_result(None))
-            timer.daemon = True
-            timer.start()
-            patience(pending)
+    def finished(self, id: int) -> Future:
+        """Done when the table is filled; the reason, if it has stopped."""
+        future: Future = Future()
+        with self._lock:
+            self._waiting.append((id, future))
+        self.committed(self._engine.committed)
+        return future
+
+    def committed(self, state: Manifest) -> None:
+        """Tells those who wait."""
+        if not self._waiting:
+            return
+        with self._lock:
+            told = [(id, future, _outcome(state, id)) for id, future in self._waiting]
+            self._waiting = [(id, future) for id, future, outcome in told if outcome is None]
+        for _, future, outcome in told:
+            if isinstance(outcome, HeadraceError):
+                future.set_exception(outcome)
+            elif outcome:
+                future.set_result(None)
+
+
+def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:
+    """Why a table will not be filled, or that it is; None: neither is known yet."""
+    if id not in state.catalog.relations:
+        return JobCancelled("the table was dropped")
+    progress = progress_of(state, id)
+    if progress.error is not None:
+        return JobFailed(f'table "{state.catalog.relations[id].name}" has stopped: {progress.error}')
+    return progress.done or None
 
 
 # --- options ----------------------------------------------------------------------------------------------------

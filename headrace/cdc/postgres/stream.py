@@ -98,6 +98,12 @@ class LogStream:
             self._lock.notify_all()
 
     @property
+    def taken(self) -> int:
+        """Where the last transaction that was taken whole ends."""
+        with self._lock:
+            return self._taken[0]
+
+    @property
     def position(self) -> int:
         """All that was committed before has been taken."""
         with self._lock:
