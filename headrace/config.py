@@ -182,6 +182,10 @@ _ALL = (
         description="merge runs in the background",
     ),
     Parameter(
+        name="vectorized", default=True, parse_text=parse_boolean, system=True,
+        description="views are evaluated over Arrow arrays where that gives what Spark gives; else always by Spark",
+    ),
+    Parameter(
         name="paused", default=False, parse_text=parse_boolean, system=True,
         description="nothing is read to fill views; PAUSE and RESUME set it. Tables take writes all the same",
     ),

@@ -8,6 +8,7 @@ db.close()
 
 from __future__ import annotations
 
+import errno
 import os
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,15 @@ from headrace.engine.inserts import insert_arrow, writable_table
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.plans import refuse_unfinished_relation
 from headrace.engine.relations import RelationFrames
-from headrace.engine.spark import own_session, start_session
-from headrace.errors import StorageError, WrongObjectKind
+from headrace.engine.spark import own_session, spark_errors, start_session, stop_session
+from headrace.errors import CorruptWarehouse, StorageError, WrongObjectKind
 from headrace.serving.jobs import JobHandle, find_job, running_jobs
 from headrace.serving.result import Result
 from headrace.serving.session import Session
 from headrace.state.hadoop import HadoopStorage
 from headrace.state.hadoop_files import require_bridge
-from headrace.state.storage import LocalStorage, is_local
+from headrace.state.manifest import Manifest
+from headrace.state.storage import LocalStorage, is_local, storage_error
 from headrace.state.store import ManifestStore
 
 if TYPE_CHECKING:
@@ -91,8 +93,10 @@ class Database:
         return self.engine.status()
 
     def close(self) -> None:
-        self.engine.close()
-        self._stop_spark()
+        try:
+            self.engine.close()
+        finally:
+            self._stop_spark()
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would."""
@@ -102,7 +106,7 @@ class Database:
     def _stop_spark(self) -> None:
         # A session that the user brought is the user's to stop.
         if self._owns_spark and self._spark is not None:
-            self._spark.stop()
+            stop_session(self._spark)
 
     def __enter__(self) -> Database:
         return self
@@ -122,16 +126,31 @@ def read(
     spark = spark or start_session()
     storage = _local_storage(os.fspath(warehouse)) or _hadoop_storage(os.fspath(warehouse), spark)
     store = ManifestStore(storage)
-    manifest = store.load()
-    if manifest is None:
-        raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
-    if epoch is not None:
-        manifest = as_of(store, manifest, epoch)
+    frames = RelationFrames(own_session(spark), storage.uri(""))
+    for _ in range(READS):
+        newest = store.load()
+        if newest is None:
+            raise StorageError(f"there is no warehouse at {os.fspath(warehouse)}", hint="check the path")
+        manifest = newest if epoch is None else as_of(store, newest, epoch)
+        try:
+            with spark_errors(f'reading "{name}"'):
+                return _relation_frame(frames, manifest, name)
+        except CorruptWarehouse as error:
+            problem = error
+            if store.load() == newest:
+                break  # nobody has vacuumed meanwhile: what is missing is missing
+    raise problem
+
+
+READS = 5
+"""Attempts to find the files of an epoch while an engine vacuums the oldest ones."""
+
+
+def _relation_frame(frames: RelationFrames, manifest: Manifest, name: str) -> DataFrame:
     relation = manifest.catalog.get(name)
     refuse_unfinished_relation(relation)
     if not relation.stored:
         raise WrongObjectKind(f'"{name}" is a {relation.kind}, which holds no rows of its own')
-    frames = RelationFrames(own_session(spark), storage.uri(""))
     frame = frames.frame(relation, manifest.runs.get(relation.id, ()))
     return frame.select(*(frame[f"`{column.name}`"] for column in relation.visible_columns))
 
@@ -153,7 +172,10 @@ def _check_writable(storage: LocalStorage) -> None:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise StorageError(
-            f"the warehouse {folder} cannot be made: {error.strerror}", hint="check the path and its permissions"
+            f"the warehouse {folder} cannot be made: {error.strerror}",
+            hint=storage_error(folder, error).hint or "check the path and its permissions",
         ) from error
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        raise storage_error(folder, OSError(errno.EROFS, os.strerror(errno.EROFS)))
     if not os.access(folder, os.W_OK):
         raise StorageError(f"the warehouse {folder} cannot be written", hint="check its permissions")

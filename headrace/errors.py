@@ -143,9 +143,18 @@ class EnvironmentProblem(HeadraceError):
     sqlstate = "58000"
 
 
+class SparkGone(EnvironmentProblem):
+    """Spark's Java process has ended: nothing can be computed any more."""
+
+
 class StorageError(EnvironmentProblem):
     sqlstate = "58030"
     retryable = True
+
+
+class DiskFull(StorageError):
+    sqlstate = "53100"
+    retryable = False
 
 
 class CorruptWarehouse(HeadraceError):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.database import Database
+from headrace.engine.spark import java_has_ended, spark_gone
 from headrace.errors import EnvironmentProblem, InvalidParameterValue
 from headrace.serving.server.http import MonitoringServer
 from headrace.serving.server.logs import write_logs
@@ -22,6 +23,9 @@ from headrace.serving.server.startup import Access
 from headrace.serving.wire.scram import Verifier
 
 log = logging.getLogger("headrace.server")
+
+WATCH_SECONDS = 1.0
+"""Between two looks whether Spark still lives: without it there is nothing to serve."""
 
 PASSWORD_VARIABLE = "HEADRACE_PASSWORD"
 
@@ -52,13 +56,16 @@ def serve(options: Namespace, *, say: Callable[[str], None]) -> int:
             monitoring.start()
         server.start()
         say(f"headrace is ready: psql -h {server.host} -p {server.port} -d dev -U {access.user}")
-        asked.wait()
+        while not asked.wait(WATCH_SECONDS) and not java_has_ended():
+            pass
         log.info("stopping: no new clients; statements that run may end")
         if monitoring is not None:
             monitoring.stopping = True
         server.stop()
         if monitoring is not None:
             monitoring.stop()
+        if java_has_ended():
+            raise spark_gone()
     log.info("stopped: all that was asked for is committed")
     return 0
 

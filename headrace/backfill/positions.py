@@ -76,6 +76,15 @@ class Chunk:
     limit: int | None = None
     """The reader stops after so many live rows, and cuts the chunk there."""
 
+    def to_vnode_end(self) -> Chunk:
+        """Ended where a vnode ends, if that makes it little smaller: others may go on from there (see sharing)."""
+        vnodes = self.last_vnode - self.first_vnode
+        if self.upto is None or self.limit is not None or vnodes < 4:
+            return self
+        return dataclasses.replace(
+            self, last_vnode=self.last_vnode - 1, upto=None, rows=self.rows * vnodes // (vnodes + 1)
+        )
+
     def holds(self, vnode: int, key: bytes) -> bool:
         if not self.first_vnode <= vnode <= self.last_vnode:
             return False

@@ -10,13 +10,15 @@ All methods but :meth:`Backfills.wait` and those of the reading threads are call
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -26,13 +28,15 @@ from headrace.backfill.chunks import EXACT, next_chunk, remaining
 from headrace.backfill.job import Job, Strategy, replica_needed_after
 from headrace.backfill.pacing import UNLIMITED, Fixed, Policy, RateLimit, Reach, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
+from headrace.backfill.sharing import companions, follows, shares
+from headrace.engine import chunks
 from headrace.engine.chunks import ChunkReader, ReadChunk
-from headrace.engine.derive import LateDelta, Written
+from headrace.engine.deltas import LateDelta, Written
 from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
-from headrace.errors import DataError, HeadraceError, JobCancelled, JobFailed
+from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
 from headrace.state.native import SPLIT_BYTES
@@ -59,24 +63,25 @@ AT_ONCE = 2
 class Turn:
     """Chunks of a job write one after the other, in the order in which they were started and will land."""
 
-    def __init__(self, before: Turn | None):
-        self._before = before
+    def __init__(self, before: Iterable[Turn | None]):
+        self._before = [each for each in before if each is not None]
         self.over = threading.Event()
         self.waited = 0.0
         """Seconds; they are not part of what a chunk costs."""
 
     def __enter__(self) -> None:
-        if self._before is not None:
+        if self._before:
             began = time.perf_counter()
-            self._before.over.wait()
-            self._before = None
+            for each in self._before:
+                each.over.wait()
+            self._before = []
             self.waited = time.perf_counter() - began
 
     def __exit__(self, *_: object) -> None:
         self.end()
 
     def end(self) -> None:
-        self._before = None  # or each would keep all before it alive
+        self._before = []  # or each would keep all before it alive
         self.over.set()
 
 
@@ -138,9 +143,10 @@ class Backfills:
         *,
         barrier_interval: Callable[[], float],
         paused: Callable[[], bool],
+        vectorized: Callable[[], bool],
     ):
         self._spark, self._indexes = spark, indexes
-        self._reader = ChunkReader(spark, storage, indexes)
+        self._reader = ChunkReader(spark, storage, indexes, vectorized=vectorized)
         self._barrier_interval, self._paused = barrier_interval, paused
         self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-chunks")
         self._group = f"headrace-backfill-{uuid.uuid4().hex}"
@@ -154,7 +160,9 @@ class Backfills:
         """Jobs of which no chunk could be started, which the next epoch gives up."""
         self._lock = threading.Lock()
         self._stopping = False
+        self._fault: HeadraceError | None = None
         self.on_ready: Callable[[], None] = lambda: None
+        self.on_full: Callable[[], None] = lambda: None
         self.next_launch = math.inf
         """When a rate limit lets a job go on, in seconds of time.monotonic()."""
 
@@ -169,14 +177,17 @@ class Backfills:
         self._drop_stale(jobs)
         if self._paused():
             return
+        able = []
         for job in jobs.values():
             if job.error is not None or job.paused or job.id in self._unlaunched:
                 continue
             if (retry_at := self._pace(job).retry_at) > time.monotonic():
                 self.next_launch = min(self.next_launch, retry_at)
                 continue
+            able.append(job)
+        for job in able:
             try:
-                self._launch_job(job, working, committed)
+                self._launch_job(job, able, working, committed)
             except Exception as error:  # an index that cannot be read, say; or a fault of ours, which kills no loop
                 self._not_launched(job, error)
 
@@ -188,7 +199,7 @@ class Backfills:
         pace.retry_at = time.monotonic() + RETRY_SECONDS * 2 ** (pace.failures - 1)
         self.next_launch = min(self.next_launch, pace.retry_at)
 
-    def _launch_job(self, job: Job, working: Manifest, committed: Manifest) -> None:
+    def _launch_job(self, job: Job, jobs: Sequence[Job], working: Manifest, committed: Manifest) -> None:
         snapshot = job.snapshot(committed_epoch=committed.epoch, last_epoch=working.epoch)
         if snapshot is None:
             return
@@ -196,6 +207,10 @@ class Backfills:
         pace = self._pace(job)
         at_once = AT_ONCE if job.rate_limit is None else 1
         for upstream_id in job.open_inputs:
+            planned = functools.partial(self._planned, upstream_id=upstream_id)
+            sharing = self._sharing(job, jobs, upstream_id, working, committed)
+            if follows(job, sharing, upstream_id, planned):
+                continue
             sources: list | None = None
             while self._in_flight(job.id) < at_once:
                 now = time.monotonic()
@@ -211,7 +226,30 @@ class Backfills:
                 if chunk is None:
                     break
                 pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
-                self._start(job, upstream_id, chunk, snapshot, working, state)
+                together = [job]
+                if chunk.limit is None:
+                    free = [each for each in sharing if self._in_flight(each.id) < AT_ONCE]
+                    together += companions(job, free, upstream_id, chunk, planned)
+                self._start(together, upstream_id, chunk, snapshot, working, state)
+
+    def _sharing(
+        self, job: Job, jobs: Sequence[Job], upstream_id: int, working: Manifest, committed: Manifest
+    ) -> list[Job]:
+        """The other jobs that could read large chunks of this upstream together with this one."""
+        relations = working.catalog.relations
+        epochs = {"committed_epoch": committed.epoch, "last_epoch": working.epoch}
+        rows = sum(run.rows for run in committed.runs.get(upstream_id, ()))
+        if min(rows, self._pace(job).policy.budget()) <= chunks.SMALL_CHUNK:
+            return []
+        found = [
+            each
+            for each in jobs
+            if each.id != job.id
+            and shares(job, each, upstream_id)
+            and each.snapshot(**epochs) == job.snapshot(**epochs)
+            and self._reader.shares(working.catalog, relations[each.id])
+        ]
+        return found if found and self._reader.shares(working.catalog, relations[job.id]) else []
 
     def _rows_at_a_time(self, runs: Sequence[Run]) -> int:
         """What one task for each processor reads: more tasks would only take the slots that epochs need."""
@@ -241,7 +279,7 @@ class Backfills:
         chunk = next_chunk(planned, vnodes, sources, budget, reach=reach)
         if chunk is not None and budget > EXACT:
             # A limit is then a wish to be kept small, not a need: the end is fixed, and reading up to it is right.
-            chunk = dataclasses.replace(chunk, limit=None)
+            chunk = dataclasses.replace(chunk, limit=None).to_vnode_end()
         return chunk
 
     def _planned(self, job: Job, upstream_id: int) -> Positions:
@@ -253,36 +291,47 @@ class Backfills:
         return positions
 
     def _start(
-        self, job: Job, upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
+        self, jobs: Sequence[Job], upstream_id: int, chunk: Chunk, snapshot: int, working: Manifest, state: Manifest
     ) -> None:
+        """Begins to read a chunk for these jobs."""
         catalog = working.catalog
-        view, upstream = catalog.relations[job.id], catalog.relations[upstream_id]
+        views, upstream = [catalog.relations[job.id] for job in jobs], catalog.relations[upstream_id]
         runs = state.runs.get(upstream_id, ())
-        pace = self._pace(job)
-        turn = pace.last_turn = Turn(pace.last_turn)
+        turn = Turn([self._pace(job).last_turn for job in jobs])
+        flights = []
+        for job in jobs:
+            self._pace(job).last_turn = turn
+            flight = Flight(
+                job_id=job.id,
+                upstream_id=upstream_id,
+                strategy=job.strategy,
+                chunk=chunk,
+                snapshot=snapshot,
+                runs=runs,
+                future=Future(),
+            )
+            flights.append(flight)
+            flight.future.add_done_callback(lambda _: self.on_ready())
 
-        def read() -> ReadChunk:
+        def read() -> None:
             context = self._spark.sparkContext
-            context.setJobGroup(self._group, f"filling {view.name}", interruptOnCancel=False)
+            names = ", ".join(view.name for view in views)
+            context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
             use_pool(self._spark, "backfill")
             try:
-                found = self._reader.read(catalog, view, upstream, runs, chunk, turn=turn)
-                return dataclasses.replace(found, seconds=found.seconds - turn.waited)
+                found = self._reader.read_together(catalog, views, upstream, runs, chunk, turn=turn)
+            except Exception as error:
+                found = [error] * len(views)
             finally:
                 turn.end()  # also if it did not come to writing
+            for flight, each in zip(flights, found, strict=True):
+                if isinstance(each, Exception):
+                    flight.future.set_exception(each)
+                else:
+                    flight.future.set_result(dataclasses.replace(each, seconds=each.seconds - turn.waited))
 
-        future = self._pool.submit(read)
-        flight = Flight(
-            job_id=job.id,
-            upstream_id=upstream_id,
-            strategy=job.strategy,
-            chunk=chunk,
-            snapshot=snapshot,
-            runs=runs,
-            future=future,
-        )
-        self._flights.append(flight)
-        future.add_done_callback(lambda _: self.on_ready())
+        self._pool.submit(read)
+        self._flights += flights
 
     def _groups(self, state: Manifest, upstream_id: int) -> list:
         return [self._indexes.get(file).groups for run in state.runs.get(upstream_id, ()) for file in run.files]
@@ -370,6 +419,8 @@ class Backfills:
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         pace = self._pace(job)
         pace.failures += 1
+        if isinstance(error, DiskFull):
+            self.on_full()
         if not isinstance(error, HeadraceError):
             log.error('an unexpected error in the job of "%s"', job.name, exc_info=error)
         reason = error if isinstance(error, HeadraceError) else HeadraceError(f"{type(error).__name__}: {error}")
@@ -475,8 +526,8 @@ class Backfills:
         """Done when the job is done and committed; an error if it failed, or was cancelled."""
         future: Future = Future()
         with self._lock:
-            if self._stopping:
-                future.set_exception(self._closed(id))
+            if self._stopping or self._fault is not None:
+                future.set_exception(self._fault or self._closed(id))
                 return future
             self._waiting.setdefault(id, []).append(future)
         self._tell(id, manifest())
@@ -525,6 +576,10 @@ class Backfills:
         """Rows of chunks that are being read or wait for their epoch: what a crash now would have to read again."""
         return sum(flight.chunk.rows for flight in list(self._flights) if flight.job_id == id)
 
+    def being_written(self) -> set[int]:
+        """The views of which a chunk is being written."""
+        return {flight.job_id for flight in list(self._flights) if not flight.future.done()}
+
     def paths_needed(self) -> Iterator[str]:
         """Files that no manifest names and that must stay."""
         yield from self._log.paths()
@@ -536,10 +591,20 @@ class Backfills:
     def stop(self) -> None:
         with self._lock:
             self._stopping = True
-        self._spark.sparkContext.cancelJobGroup(self._group)
+        with contextlib.suppress(Exception):  # if Spark is gone, so are they
+            self._spark.sparkContext.cancelJobGroup(self._group)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._tell_all(self._closed)
+
+    def engine_stopped(self, error: HeadraceError) -> None:
+        """No epoch will come: those who wait hear why."""
+        with self._lock:
+            self._fault = error
+        self._tell_all(lambda _: error)
+
+    def _tell_all(self, error: Callable[[int], HeadraceError]) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for id, futures in waiting.items():
             for future in futures:
-                future.set_exception(self._closed(id))
+                future.set_exception(error(id))

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from headrace.engine.streams import KeptRows
 from headrace.state.ranges import Staged
 from headrace.state.runs import RunFile
 
@@ -89,6 +90,6 @@ class Outcome:
     """The rows as written (deleted, for DELETE), for RETURNING; None when they are many."""
     files: list[RunFile] = field(default_factory=list)
     """Where those rows are when they are many."""
-    returned: pa.Table | None = None
+    returned: pa.Table | KeptRows | None = None
     """What RETURNING makes of them."""
     epoch: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +15,14 @@ from pyspark.sql import functions as F
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import INDEX, Catalog, Relation
+from headrace.engine.direct import in_stored_schema, is_here, rehashed
+from headrace.engine.fills import FillRange, SparkMustJudge, View, fill
 from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
-from headrace.engine.plans import plan_of
+from headrace.engine.plans import plan_of, vectors_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches, frames
+from headrace.operators.vectors import FAULTS, VectorBranch
 from headrace.plan.nodes import Node
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
@@ -30,7 +33,7 @@ from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.scan import key_order, scan, sorted_scan
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression
-from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, written_files
+from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, write_outputs, written_files
 from headrace.types import quote_spark
 
 SMALL_CHUNK = 50_000
@@ -52,11 +55,15 @@ class ReadChunk:
 class _Reading:
     """What is read, from where and into what."""
 
-    plan: Node
+    catalog: Catalog
     view: Relation
     upstream: Relation
     runs: Sequence[Run]
     chunk: Chunk
+
+    @property
+    def plan(self) -> Node:
+        return plan_of(self.view, self.catalog)
 
     @cached_property
     def source(self) -> Layout:
@@ -86,9 +93,12 @@ class _Reading:
 
 
 class ChunkReader:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache):
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, *, vectorized: Callable[[], bool]):
         self._spark, self._storage, self._indexes = spark, storage, indexes
+        self._vectorized = vectorized
+        self._here = is_here(spark, storage.files)
         self._sorted = sorted_session(spark)
+        self._spark_only: set[int] = set()
 
     def read(
         self,
@@ -102,17 +112,81 @@ class ChunkReader:
     ) -> ReadChunk:
         """Writes the view's rows of a chunk. ``turn`` is what the chunks of a job wait for each other with."""
         started = time.perf_counter()
-        reading = _Reading(plan=plan_of(view, catalog), view=view, upstream=upstream, runs=runs, chunk=chunk)
+        reading = _Reading(catalog=catalog, view=view, upstream=upstream, runs=runs, chunk=chunk)
         live, files = None, []
         with spark_errors(f'filling {view.kind} "{view.name}"'):
             if chunk.rows and reading.small:
-                chunk, files, live = self._read_small(reading)
+                chunk, files, live = self._read_here(reading) or self._read_small(reading)
             elif chunk.rows and chunk.limit is not None:
                 chunk, files, live = self._read_limited(reading)
             elif chunk.rows:
-                files = self._read_large(reading, turn)
+                filled = self._fill([reading], turn)
+                files = self._read_large(reading, turn) if filled is None else filled.get(view.id, [])
         failpoint("after_chunk")
         return ReadChunk(chunk=chunk, files=tuple(files), seconds=time.perf_counter() - started, live=live)
+
+    def shares(self, catalog: Catalog, view: Relation) -> bool:
+        """Whether a view's chunks can be read together with those of others."""
+        able = self._vectorized() and view.id not in self._spark_only and view.kind != INDEX
+        return able and vectors_of(view, catalog) is not None
+
+    def read_together(
+        self,
+        catalog: Catalog,
+        views: Sequence[Relation],
+        upstream: Relation,
+        runs: Sequence[Run],
+        chunk: Chunk,
+        *,
+        turn: AbstractContextManager,
+    ) -> list[ReadChunk | Exception]:
+        """One chunk for several views, whose rows are read once if they can be."""
+        readings = [_Reading(catalog=catalog, view=view, upstream=upstream, runs=runs, chunk=chunk) for view in views]
+        if len(views) > 1 and chunk.rows and not readings[0].small:
+            started = time.perf_counter()
+            with spark_errors(f"filling {', '.join(view.name for view in views)}"):
+                files = self._fill(readings, turn)
+            if files is not None:
+                failpoint("after_chunk")
+                took = time.perf_counter() - started
+                return [ReadChunk(chunk=chunk, files=tuple(files.get(view.id, ())), seconds=took) for view in views]
+        found: list[ReadChunk | Exception] = []
+        for view in views:
+            try:
+                found.append(self.read(catalog, view, upstream, runs, chunk, turn=turn))
+            except Exception as error:  # what goes wrong with one view is no matter of the others
+                found.append(error)
+        return found
+
+    def _branches(self, reading: _Reading) -> tuple[VectorBranch, ...] | None:
+        """How to evaluate the view without Spark, if that is possible."""
+        if not self._vectorized() or reading.view.id in self._spark_only:
+            return None
+        found = vectors_of(reading.view, reading.catalog)
+        return None if found is None else tuple(each for each in found if each.relation_id == reading.upstream.id)
+
+    def _read_here(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int] | None:
+        """By the driver itself, as it derives small deltas."""
+        branches = self._branches(reading) if self._here else None
+        if branches is None:
+            return None
+        source, layout, chunk = reading.source, reading.layout, reading.chunk
+        pieces = pieces_of((file for run in reading.runs for file in run.files), chunk, self._indexes)
+        live = LiveChunkRows(files=self._storage.files, layout=source).read(
+            [(piece.path, piece.groups) for piece in pieces], chunk
+        )
+        try:
+            tables = [branch.apply(live) for branch in branches]
+        except FAULTS:
+            self._spark_only.add(reading.view.id)
+            return None
+        if reading.view.kind == INDEX:
+            tables = [rehashed(layout, rows) for rows in tables]
+        stored = in_stored_schema(layout, tables, LEFT_OUT[EPOCH])
+        files = write_outputs(self._storage.files, [(layout, stored, True)]).get(layout.relation_id, [])
+        if chunk.limit is not None and live.num_rows == chunk.limit:
+            chunk = chunk.cut(*split(source.bound(live, live.num_rows - 1)))
+        return chunk, files, live.num_rows
 
     def _read_small(self, reading: _Reading) -> tuple[Chunk, list[RunFile], int]:
         """By one task, which holds it, in a job that is planned once for the view."""
@@ -155,6 +229,24 @@ class ChunkReader:
     def _body(self, reading: _Reading, branches: tuple[str, ...], *, extent: bool = False) -> WriteDelta:
         output = Output(layout=reading.layout, branches=branches)
         return WriteDelta(files=self._storage.files, epoch=LEFT_OUT[EPOCH], outputs=(output,), sort=True, extent=extent)
+
+    def _fill(self, readings: Sequence[_Reading], turn: AbstractContextManager) -> dict[int, list[RunFile]] | None:
+        """By Python tasks alone, if they can evaluate all of the views; the files by view."""
+        views = []
+        for reading in readings:
+            # An index has an order of its own: its chunks are sorted by Spark.
+            branches = None if reading.view.kind == INDEX else self._branches(reading)
+            if branches is None:
+                return None
+            views.append(View(layout=reading.layout, branches=branches))
+        first = readings[0]
+        body = FillRange(files=self._storage.files, source=first.source, views=tuple(views))
+        try:
+            with turn:
+                return fill(self._spark, body, first.runs, first.chunk, self._indexes)
+        except SparkMustJudge as fault:
+            self._spark_only.add(fault.view_id)  # where one value was Spark's to judge, the next chunk has more
+            return None
 
     def _read_large(self, reading: _Reading, turn: AbstractContextManager) -> list[RunFile]:
         """Nothing of the query's text may change from chunk to chunk: Spark would generate other code, and the JVM

@@ -28,7 +28,9 @@ from headrace.config import PARAMETERS
 from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.filling import failed
-from headrace.errors import EngineClosed, EpochFailed, Fenced, HeadraceError, StorageError
+from headrace.engine.spark import java_has_ended, spark_gone
+from headrace.engine.streams import KeptRows
+from headrace.errors import DiskFull, EngineClosed, EpochFailed, Fenced, HeadraceError, SparkGone, StorageError
 from headrace.failpoints import failpoint
 from headrace.state.manifest import Manifest
 from headrace.state.store import ManifestStore
@@ -39,12 +41,15 @@ RETRIES = 2
 QUEUE_ROWS = 500_000
 """Rows of small writes that may wait; a client that brings more waits itself."""
 
+FATAL = (Fenced, SparkGone)
+"""After these no epoch can succeed: the engine stops."""
+
 
 @dataclass(kw_only=True)
 class Write:
     table_id: int
     change: Change
-    returned: Callable[[Outcome], pa.Table] | None = None
+    returned: Callable[[Outcome], pa.Table | KeptRows] | None = None
     """RETURNING: what it makes of the rows. It may fail, so it is worked out before anything is committed."""
     future: Future = field(default_factory=Future)
 
@@ -88,10 +93,15 @@ class Coordinator:
         evaluate: Evaluate,
         on_commit: Callable[[Manifest], None],
         backfills: Backfills,
+        make_room: Callable[[], None],
     ):
         self._store = store
         self._backfills = backfills
         backfills.on_ready = self._wake
+        backfills.on_full = self.disk_was_full
+        self._make_room = make_room
+        self._full = False
+        """Whether a write found the disk full since room was made."""
         self._evaluate = evaluate
         self._on_commit = on_commit
         self.committed = manifest
@@ -151,6 +161,12 @@ class Coordinator:
         with self._changed:
             self._changed.notify_all()
 
+    def disk_was_full(self) -> None:
+        """Before the next epoch, what the write left behind is removed."""
+        with self._changed:
+            self._full = True
+            self._changed.notify_all()
+
     def flush(self) -> int:
         """Waits until everything asked for so far is committed; answers the epoch."""
         return self.mutate(lambda state, epoch: (state, epoch), "FLUSH")
@@ -196,10 +212,21 @@ class Coordinator:
     # --- the loop ----------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
+        try:
+            self._run_epochs()
+        except Exception as error:  # a fault of ours: those who wait must hear of it, not wait for ever
+            log.exception("unexpected error in the epoch loop")
+            said = f"the engine stopped: unexpected error: {type(error).__name__}: {error}"
+            self._stop_on_fault(EngineClosed(said, hint="open the warehouse again: what was acknowledged is there"))
+
+    def _run_epochs(self) -> None:
         while True:
+            if self._full:
+                self._full = False
+                self._make_room()
             self._backfills.launch(self._working, self.committed)
             with self._changed:
-                if not self._queue and not self._waiting and not self._closing and not self._backfills.any_ready:
+                if not self._has_work:
                     self._changed.wait(self._patience())
                 if self._fault is not None:
                     return
@@ -213,10 +240,16 @@ class Coordinator:
             try:
                 self._epoch(writes, mutations)
             except HeadraceError as error:
-                self._stop_on_fault(error, writes, mutations)
+                self._stop_on_fault(error)
                 return
             self.stats.epochs += 1
             self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+            del writes, mutations  # and the rows in them, which an idle engine need not hold
+
+    @property
+    def _has_work(self) -> bool:
+        asked = self._queue or self._waiting or self._closing or self._full
+        return bool(asked) or self._backfills.any_ready
 
     def _patience(self) -> float | None:
         """How long the loop may sleep if nobody wakes it."""
@@ -263,10 +296,13 @@ class Coordinator:
         return writes, mutations
 
     def _epoch(self, writes: list[Write], mutations: list[Mutation]) -> None:
-        epoch = self._working.epoch + 1
+        before, told = self._working, len(self._waiting)
+        epoch = before.epoch + 1
         state = self._land(writes, epoch)
         for mutation in mutations:
             state = self._apply(mutation, state, max(epoch, state.epoch))
+        if (writes or mutations) and state is self._working is before and len(self._waiting) == told:
+            return  # all of it failed, so there was no epoch
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
         if self._fault is not None:
             return  # abandoned meanwhile
@@ -289,7 +325,7 @@ class Coordinator:
         try:
             state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, landings))
         except HeadraceError as error:
-            if isinstance(error, Fenced):
+            if isinstance(error, FATAL):
                 raise
             for id, reason in self._backfills.not_landed(landings, error, self._working).items():
                 self._working = failed(self._working, id, reason)
@@ -309,7 +345,9 @@ class Coordinator:
                 # A view that is only being made must not stand in the way of those who write.
                 self._working = failed(self._working, blamed, error)
                 return self._write(writes, epoch)
-            if len(writes) == 1 or isinstance(error, Fenced):
+            if isinstance(error, FATAL):
+                raise
+            if len(writes) == 1:
                 self.stats.failed += 1
                 self._tell(writes[0].future, error)
                 return self._working
@@ -329,6 +367,8 @@ class Coordinator:
         try:
             changed, answer = self._retried(lambda: mutation.apply(state, epoch))
         except HeadraceError as error:
+            if isinstance(error, FATAL):
+                raise
             self._tell(mutation.future, error)
             return state
         self._waiting.append((mutation.future, answer))
@@ -339,11 +379,15 @@ class Coordinator:
             try:
                 return attempt()
             except HeadraceError as error:
+                self._full = self._full or isinstance(error, DiskFull)
                 if not error.retryable or number == RETRIES:
                     raise
                 log.warning("an epoch failed and is tried again: %s", error.message)
                 time.sleep(0.1 * 2**number)
-            except Exception as error:  # a fault of ours must not kill the loop: report it, keep serving
+            except Exception as error:
+                if java_has_ended():
+                    raise spark_gone() from error
+                # A fault of ours must not kill the loop: report it, keep serving.
                 log.exception("unexpected error in an epoch")
                 raise EpochFailed(f"unexpected error: {type(error).__name__}: {error}") from error
         raise AssertionError("unreachable")
@@ -380,17 +424,16 @@ class Coordinator:
         failpoint("before_commit")
         self._store.commit(self.committed, new)
 
-    def _stop_on_fault(self, error: HeadraceError, writes: list[Write], mutations: list[Mutation]) -> None:
+    def _stop_on_fault(self, error: HeadraceError) -> None:
         log.error("the engine stops: %s", error.message)
         with self._changed:
             self._fault = error
-            for request in [*writes, *mutations]:
-                self._tell(request.future, error)
-            for future, _ in self._waiting:
-                self._tell(future, error)
+            self._queue.clear()
             self._waiting = []
-            self._fail_queue(error)
+            for future in list(self._asked):
+                self._tell(future, error)
             self._changed.notify_all()
+        self._backfills.engine_stopped(error)
 
     def _fail_queue(self, error: HeadraceError) -> None:
         while self._queue:

@@ -6,7 +6,6 @@ Names are bound inside the mutation, against the catalog that it will change, so
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +19,14 @@ from headrace.engine.filling import with_job
 from headrace.engine.following import forgotten
 from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
-from headrace.errors import InvalidDefinition, InvalidParameterValue, WrongObjectKind
+from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
 from headrace.plan.explain import explain
 from headrace.plan.keys import StreamKey
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
-from headrace.sql.parse import index_statement
+from headrace.sql.parse import created_name, index_statement
 from headrace.state.keys import KeyCodec
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
@@ -242,7 +241,7 @@ class Definitions:
             if relation.kind == INDEX:
                 definition = _index_definition(relation, name=statement.new_name)
             else:
-                definition = _renamed(relation.definition, statement.name, statement.new_name)
+                definition = _renamed(relation.definition, statement.new_name)
             catalog = catalog.update(relation.replace(name=statement.new_name, definition=definition))
             for other in catalog.dependents(relation.id):
                 # All of them: the text of a query has the plain views below it unfolded, down to what is stored.
@@ -294,6 +293,11 @@ def describe_expression(engine: Engine, text: str, over: Any, relation: Relation
     """Binds a DEFAULT or generated expression, so that what is wrong with it is said at CREATE."""
     from headrace.engine.inserts import expression_sql
 
+    if not over and parse_expression(text).find(exp.Column) is not None:
+        raise Unsupported(
+            "cannot use column reference in DEFAULT expression",
+            hint=f'a column that is computed from others is generated: "{column.name}" … AS (…)',
+        )
     expression_sql(text, over, relation, column)
 
 
@@ -308,10 +312,10 @@ def _own_columns(expression: str | None, table: str) -> str | None:
     return print_sql(tree) if named else expression
 
 
-def _renamed(definition: str, old: str, new: str) -> str:
-    """A CREATE statement with another name in it: the first mention of the old one."""
-    pattern = rf'"{re.escape(old.replace(chr(34), chr(34) * 2))}"|\b{re.escape(old)}\b'
-    return re.sub(pattern, lambda _: quote_sql(new), definition, count=1, flags=re.IGNORECASE)
+def _renamed(definition: str, new: str) -> str:
+    """A CREATE statement with another name in it."""
+    name = created_name(definition)
+    return f"{definition[: name.start]}{quote_sql(new)}{definition[name.stop :]}"
 
 
 def _following(other: Relation, query: str, table: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
 import os
 import socket
 import time
@@ -26,10 +27,11 @@ from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
 from headrace.engine.secrets import Secrets
 from headrace.engine.sources import Sources
+from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
-from headrace.engine.streams import Streams
+from headrace.engine.streams import KeptRows, Streams
 from headrace.engine.writes import WriteEvaluator
-from headrace.errors import InvalidParameterValue, StorageError
+from headrace.errors import DiskFull, HeadraceError, InvalidParameterValue, StorageError
 from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
@@ -38,6 +40,8 @@ from headrace.state.runs import WEIGHT
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
 from headrace.state.store import ManifestStore
+
+log = logging.getLogger("headrace")
 
 
 class Engine:
@@ -51,6 +55,7 @@ class Engine:
         try:
             self.store = ManifestStore(storage)
             manifest = self._open(parameters or {})
+            self._lock.secure()
             self.indexes = IndexCache(storage)
             self.streams = Streams(storage)
             self.frames = RelationFrames(self.spark, storage.uri(""))
@@ -60,9 +65,14 @@ class Engine:
                 self.indexes,
                 barrier_interval=lambda: self.parameter("barrier_interval") / 1000,
                 paused=lambda: self.parameter("paused"),
+                vectorized=lambda: self.parameter("vectorized"),
             )
-            self.evaluator = WriteEvaluator(self.spark, storage, self.indexes, self.backfills)
-            self.coordinator = Coordinator(self.store, manifest, self.evaluator, self._committed, self.backfills)
+            self.evaluator = WriteEvaluator(
+                self.spark, storage, self.indexes, self.backfills, vectorized=lambda: self.parameter("vectorized")
+            )
+            self.coordinator = Coordinator(
+                self.store, manifest, self.evaluator, self._committed, self.backfills, self._make_room
+            )
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)
             self.secrets = Secrets(storage)
@@ -91,12 +101,23 @@ class Engine:
         opened = base.next(
             writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged
         )
-        self.store.commit(base, opened)
+        try:
+            self.store.commit(base, opened)
+        except DiskFull:
+            if not self._lock.held:
+                raise  # whoever has the warehouse open needs some of what no version names
+            self._remove_scratch()
+            remove_leftovers(self.storage, self.store, base, working=base)
+            self.store.commit(base, opened)
+        self._remove_scratch()
+        return opened
+
+    def _remove_scratch(self) -> None:
         # What bulk writes and results of a dead engine left; nothing names it. Its executors may still write there:
         # VACUUM will come again.
-        with contextlib.suppress(StorageError, FileNotFoundError):
-            self.storage.delete(["staging", "replica", RESULTS])
-        return opened
+        for folder in ("staging", "replica", RESULTS):
+            with contextlib.suppress(StorageError, FileNotFoundError):
+                self.storage.delete([folder])
 
     # --- for sessions ------------------------------------------------------------------------------------------
 
@@ -116,7 +137,9 @@ class Engine:
     def default_parallelism(self) -> int:
         return self.spark.sparkContext.defaultParallelism
 
-    def write(self, table_id: int, change: Any, *, returned: Callable[[Outcome], pa.Table] | None = None) -> Outcome:
+    def write(
+        self, table_id: int, change: Any, *, returned: Callable[[Outcome], pa.Table | KeptRows] | None = None
+    ) -> Outcome:
         return self.coordinator.submit(Write(table_id=table_id, change=change, returned=returned)).result()
 
     def parameter(self, name: str) -> Any:
@@ -140,8 +163,7 @@ class Engine:
         layout = Layout.of(relation)
         if outcome.rows is not None:
             return self.spark.createDataFrame(outcome.rows.select(layout.names), schema=layout.row_ddl)
-        paths = [self.storage.uri(file.path) for file in outcome.files]
-        frame = read_files(self.spark, paths, layout.spark_schema)
+        frame = read_files(self.spark, self.storage.uri(""), outcome.files, layout.spark_schema)
         deleted = not any(file.rows > file.retractions for file in outcome.files)
         return frame.where(f"{WEIGHT} = {-1 if deleted else 1}")
 
@@ -174,11 +196,13 @@ class Engine:
         }
 
     def close(self) -> None:
-        self.sources.stop()
-        self.maintenance.stop()
-        self.backfills.stop()
-        self.coordinator.close()
-        self._lock.release()
+        try:
+            self.sources.stop()
+            self.maintenance.stop()
+            self.backfills.stop()
+            self.coordinator.close()
+        finally:
+            self._lock.release()
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
@@ -187,6 +211,22 @@ class Engine:
         self.backfills.stop()
         self.coordinator.abandon()
         self._lock.release()
+
+    def _make_room(self) -> None:
+        """The disk was full. Called by the epoch thread, between two epochs."""
+        busy = self.backfills.being_written() | self.maintenance.being_merged
+        try:
+            removed = remove_leftovers(
+                self.storage,
+                self.store,
+                self.committed,
+                working=self.coordinator.working,
+                busy=busy,
+                needed=self.backfills.paths_needed(),
+            )
+            log.warning("the disk is full: %d files that failed writes had left are removed", removed)
+        except (HeadraceError, OSError) as error:
+            log.warning("the disk is full, and what failed writes left could not be removed: %s", error)
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()

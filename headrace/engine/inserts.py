@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
@@ -33,6 +34,7 @@ from headrace.sql.casts import assign, cast
 from headrace.sql.dialect import parse_expression
 from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
+from headrace.sql.text import nul_character
 from headrace.sql.translate import Translator
 from headrace.sql.typed import Typed
 from headrace.state.layout import Layout
@@ -207,9 +209,21 @@ def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRo
 
 def _converted(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     try:
-        return values.cast(column.type.arrow)
+        converted = values.cast(column.type.arrow)
+        if any(_has_nul(chunk) for chunk in converted.chunks):
+            raise nul_character()
+        return converted
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TypeMismatch(f'column "{column.name}" is of type {column.type}: {error}') from error
+
+
+def _has_nul(values: pa.Array) -> bool:
+    """Whether a text in it, at any depth, has the one character that text cannot have."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return bool(pc.any(pc.match_substring(values, "\0")).as_py())
+    if pa.types.is_struct(values.type):
+        return any(map(_has_nul, values.flatten()))
+    return pa.types.is_nested(values.type) and _has_nul(values.flatten())
 
 
 def _with_computed(

@@ -21,8 +21,11 @@ from headrace.errors import EnvironmentProblem
 
 OLDEST = 17
 INSTALL = "install OpenJDK 17, e.g. `apt install openjdk-17-jre-headless`, or set JAVA_HOME to where it is"
+LEAST = 512
+"""MiB; Spark asks for 450 of what the Java VM leaves it."""
 MEMORY_SETTING = "spark.driver.memory"
 _MEBIBYTES = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+_WANT_OF_MEMORY = re.compile(r"allocate|reserve|memory|heap|mmap", re.IGNORECASE)
 _PATIENCE = 30.0  # seconds; a cold container may take several
 
 
@@ -39,6 +42,11 @@ def require_java(
     """The Java that Spark will use, known to be new enough and able to reserve the driver's memory."""
     path = _find(environ)
     mib = None if driver_memory is None else mebibytes(driver_memory)
+    if mib is not None and mib < LEAST:
+        raise EnvironmentProblem(
+            f"{MEMORY_SETTING} = {driver_memory} is too little, Spark does not start with it",
+            hint=f"give it {LEAST}m or more",
+        )
     failure, said = _ask(path, mib)
     if failure and mib is not None:
         # Was it the memory, or does this Java not run at all?
@@ -46,6 +54,11 @@ def require_java(
         if not without_memory:
             raise _too_much_memory(driver_memory, f"the Java VM says: {failure}")
         failure, said = without_memory, said_without
+    if failure and _WANT_OF_MEMORY.search(failure):
+        raise EnvironmentProblem(
+            f"Java cannot start, there is too little memory for it: {failure}",
+            hint="raise the limit of this process: `ulimit -v`, or that of its container",
+        )
     if failure:
         raise EnvironmentProblem(f"{path} is not a working Java: {failure}", hint=INSTALL)
     java = _understand(path, said)
@@ -118,7 +131,8 @@ def _ask(path: str, mib: int | None) -> tuple[str | None, str]:
     said = done.stderr + done.stdout
     if done.returncode == 0:
         return None, said
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    # A VM that dies of want of memory speaks in comments.
+    lines = [line.strip("# \t") for line in said.splitlines() if line.strip("# \t")]
     # The first line is only a heading; the second says what happened.
     telling = next((line for line in lines if not line.startswith(("Error occurred during", "Picked up "))), None)
     return telling or f"it exited with status {done.returncode}", said

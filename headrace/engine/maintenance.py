@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.catalog import Relation
 from headrace.engine.spark import spark_errors, use_pool
-from headrace.errors import EngineClosed, HeadraceError
+from headrace.errors import DiskFull, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.state.compaction import Choice, choose, whole
 from headrace.state.cuts import RESULTS
@@ -47,6 +48,8 @@ class Maintenance:
         self._stopping = False
         self._merging = threading.Lock()
         self._vacuumed_at = time.monotonic()
+        self.being_merged: frozenset[int] = frozenset()
+        """The relation that a merge is writing files of."""
         self.compactions = 0
         self._thread = threading.Thread(target=self._loop, name="headrace-maintenance", daemon=True)
 
@@ -117,22 +120,31 @@ class Maintenance:
             by_id = {run.id: run for run in manifest.runs.get(relation_id, ())}
             if relation is None or any(id not in by_id for id in choice.inputs):
                 return
-            inputs = [by_id[id] for id in choice.inputs]
-            body = MergeRange(files=engine.storage.files, layout=Layout.of(relation), policy=None, bottom=choice.bottom)
-            with spark_errors(f'merging runs of "{relation.name}"'):
-                files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
-            merged = Run(
-                id=uuid.uuid4().hex,
-                first_epoch=inputs[0].first_epoch,
-                last_epoch=inputs[-1].last_epoch,
-                level=choice.level,
-                files=tuple(files),
-            )
-            failpoint("after_merge")
-            engine.coordinator.mutate(
-                _replacing(relation_id, choice.inputs, merged), f"merging runs of {relation.name}"
-            )
+            self.being_merged = frozenset((relation_id,))
+            try:
+                self._merge_runs(relation, [by_id[id] for id in choice.inputs], choice)
+            except HeadraceError as error:
+                self.being_merged = frozenset()
+                if isinstance(error, DiskFull):
+                    engine.coordinator.disk_was_full()
+                raise
+            self.being_merged = frozenset()
             self.compactions += 1
+
+    def _merge_runs(self, relation: Relation, inputs: Sequence[Run], choice: Choice) -> None:
+        engine = self._engine
+        body = MergeRange(files=engine.storage.files, layout=Layout.of(relation), policy=None, bottom=choice.bottom)
+        with spark_errors(f'merging runs of "{relation.name}"'):
+            files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
+        merged = Run(
+            id=uuid.uuid4().hex,
+            first_epoch=inputs[0].first_epoch,
+            last_epoch=inputs[-1].last_epoch,
+            level=choice.level,
+            files=tuple(files),
+        )
+        failpoint("after_merge")
+        engine.coordinator.mutate(_replacing(relation.id, choice.inputs, merged), f"merging runs of {relation.name}")
 
     # --- forgetting --------------------------------------------------------------------------------------------
 
@@ -145,7 +157,16 @@ class Maintenance:
         engine = self._engine
         self._vacuumed_at = time.monotonic()
         horizon = time.time_ns() // 1000 - engine.parameter("retention") * 1000
-        engine.coordinator.mutate(_forgetting(horizon), "VACUUM")
+        try:
+            engine.coordinator.mutate(_forgetting(horizon), "VACUUM")
+        except DiskFull:
+            # What nothing names can go all the same, and may be what fills the disk.
+            self._remove_unnamed()
+            raise
+        return self._remove_unnamed()
+
+    def _remove_unnamed(self) -> int:
+        engine = self._engine
         oldest = engine.committed.history[0][0]
         engine.store.prune(oldest)
         failpoint("after_prune")

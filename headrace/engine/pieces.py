@@ -85,14 +85,15 @@ class LiveChunkRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_what_stays()
-        reader = PieceRows(files=self.files, layout=self.layout)
         for data in job_inputs(batches):
-            pieces, chunk = pickle.loads(data)
-            stored = [self.layout.stored_schema.empty_table(), *reader.read(pieces, chunk)]
-            live = sort_stored(self.layout, newest_live(self.layout, pa.concat_tables(stored)))
-            if chunk.limit is not None:
-                live = live.slice(0, chunk.limit)
+            live = self.read(*pickle.loads(data))
             yield from live.append_column(KEY, pa.array(self.layout.encode(live), pa.binary())).to_batches()
+
+    def read(self, pieces: Sequence[tuple[str, Sequence[int]]], chunk: Chunk) -> pa.Table:
+        reader = PieceRows(files=self.files, layout=self.layout)
+        stored = [self.layout.stored_schema.empty_table(), *reader.read(pieces, chunk)]
+        live = sort_stored(self.layout, newest_live(self.layout, pa.concat_tables(stored)))
+        return live if chunk.limit is None else live.slice(0, chunk.limit)
 
     @property
     def schema(self) -> str:

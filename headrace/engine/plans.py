@@ -15,6 +15,8 @@ from headrace.engine.access import Path, narrow, usable_indexes
 from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
+from headrace.operators.vectorize import vectorized
+from headrace.operators.vectors import VectorBranch
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import StreamKey, stream_key
 from headrace.plan.nodes import Node, Project, columns_read
@@ -129,6 +131,17 @@ def columns_derived_from(relation: Relation, catalog: Catalog) -> set[str]:
     """The columns of a relation that decide what is in the views and indexes on it."""
     views = [each for each in catalog.dependents(relation.id) if each.stored]
     return set().union(*(columns_read(plan_of(view, catalog), relation.id) for view in views))
+
+
+def vectors_of(view: Relation, catalog: Catalog) -> tuple[VectorBranch, ...] | None:
+    """How to evaluate a stored view over Arrow arrays, if that is possible."""
+    upstream = tuple(catalog.relations[id] for id in view.depends_on if id in catalog.relations)
+    return _vectors(view, upstream)
+
+
+@lru_cache(maxsize=1024)
+def _vectors(view: Relation, upstream: tuple[Relation, ...]) -> tuple[VectorBranch, ...] | None:
+    return vectorized(_plan(view, upstream), {column.name: column.type for column in view.columns})
 
 
 @lru_cache(maxsize=1024)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import SparkSession
 
@@ -26,11 +27,13 @@ from headrace.engine.java import require_java
 from headrace.errors import (
     CorruptWarehouse,
     DataError,
+    DiskFull,
     DuplicateColumn,
     EnvironmentProblem,
     EpochFailed,
     HeadraceError,
     NotNullViolation,
+    SparkGone,
     TypeMismatch,
     UndefinedColumn,
     Unsupported,
@@ -183,13 +186,42 @@ _DATA_MESSAGES = {
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": ("more than one row returned by a subquery used as an expression", "21000"),
 }
 
+_DAMAGE = re.compile(r"FILE_NOT_EXIST|not a Parquet file|LZ4|[Cc]orrupt|Decoding|[Tt]hrift|[Mm]alformed")
+"""What the causes of a failed read say if it is the file's fault and not the network's."""
+
+
+def java_has_ended() -> bool:
+    """Whether the Java process that Spark's driver runs in is no more: killed for its memory, say."""
+    process = getattr(SparkContext._gateway, "proc", None)  # none if somebody else started it
+    return process is not None and process.poll() is not None
+
+
+def spark_gone() -> SparkGone:
+    return SparkGone(
+        "Spark's Java process has ended",
+        hint="open the warehouse again: what was acknowledged is there; if its memory ran out, raise driver_memory",
+    )
+
+
+def stop_session(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception:
+        if not java_has_ended():
+            raise
+        # PySpark would go on calling it, in the next session too.
+        if (server := spark.sparkContext._accumulatorServer) is not None:
+            server.shutdown()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+
 
 def translate_error(error: Exception, doing: str) -> HeadraceError:
+    if java_has_ended():
+        return spark_gone()
     # Whoever found the disk full, a task of ours or of Spark's: it is the last of a chain of causes.
     if "No space left on device" in f"{error}{getattr(error, '_stackTrace', '')}":
-        return EnvironmentProblem(
-            "the disk is full: an epoch could not be written", hint="free some space; nothing was lost"
-        )
+        return DiskFull("the disk is full: an epoch could not be written", hint="free some space; nothing was lost")
     if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # what the driver did itself
         return EnvironmentProblem(f"the warehouse cannot be written: {error}")
     condition, state, message = _spark_condition(error)
@@ -218,6 +250,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return DataError(text, sqlstate=code)
     if top == "PATH_NOT_FOUND":
         return CorruptWarehouse(message.replace("Path does not exist:", "a data file is missing:"), hint=RESTORE)
+    if top == "FAILED_READ_FILE" and _DAMAGE.search(f"{condition} {error} {getattr(error, '_stackTrace', '')}"):
+        return CorruptWarehouse(f"{doing} failed: {message}", hint=RESTORE)
     if condition.endswith("HIGHER_ORDER_FUNCTION"):
         return Unsupported(
             "a subquery inside a function over the elements of an array is not supported",

@@ -3,6 +3,9 @@
 ``toArrow`` holds the whole result, in the JVM and here. A stream runs one partition ahead of its reader, and what a
 partition has to say is bounded (:mod:`headrace.state.cuts`): more of it waits in scratch files of the warehouse until
 it is read. Between two reads no executor waits, however slow the reader is.
+
+Rows that must be known before anybody may read them (those of RETURNING, before the commit) are all computed at once,
+and wait in such files for as long as there is somebody who may ask for them (:class:`KeptRows`).
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterator
+import uuid
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark import RDD
@@ -28,6 +34,36 @@ KILLED_AFTER = 5.0
 _LOCAL = "org.apache.spark.sql.execution.LocalTableScanExec"
 
 
+KEPT_BYTES = 64 << 10
+"""Of one partition of computed rows that the driver holds; what is larger waits in files."""
+
+
+class KeptRows:
+    """Rows that were computed, and stay until nobody refers to them."""
+
+    def __init__(self, schema: pa.Schema, answers: Sequence[bytes], storage: Storage):
+        self.schema = schema
+        self._answers, self._storage = answers, storage
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for answer in self._answers:
+            for part in parts_of(answer, self._storage, keep=True):
+                yield pa.ipc.read_record_batch(pa.py_buffer(part), self.schema)
+
+    def table(self, limit: int | None = None) -> pa.Table:
+        held, rows = [], 0
+        for batch in self.batches():
+            held.append(batch)
+            rows += batch.num_rows
+            if limit is not None and rows >= limit:
+                break
+        return pa.Table.from_batches(held, self.schema).slice(0, limit)
+
+
+def _schema(frame: DataFrame) -> pa.Schema:
+    return to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+
+
 class Streams:
     """The results that are being read, and where they wait."""
 
@@ -35,8 +71,11 @@ class Streams:
         self._storage = storage
         self.cut_bytes = cut_bytes
         self._numbers = itertools.count(1)
+        self._name = uuid.uuid4().hex[:12]
+        """In front of the numbers: an engine that was fenced still answers queries, and has numbers of its own."""
         self._lock = threading.Lock()
         self._open: set[str] = set()
+        self._unwanted: deque[str] = deque()
         storage.make_dirs(RESULTS)
 
     def waits(self, path: str) -> bool:
@@ -45,7 +84,7 @@ class Streams:
 
     def record_batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
         with spark_errors("the query"):
-            schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+            schema = _schema(frame)
             if frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
                 # Rows that the planner has worked out already: SELECT 1. A job would only carry them around.
                 columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
@@ -55,19 +94,49 @@ class Streams:
             for part in self._parts(frame):
                 yield pa.ipc.read_record_batch(pa.py_buffer(part), schema)
 
-    def _parts(self, frame: DataFrame) -> Iterator[bytes]:
-        context = frame.sparkSession.sparkContext
-        stream = str(next(self._numbers))
-        parts = RDD(frame._jdf.toArrowBatchRdd().toJavaRDD(), context, NoOpSerializer())
-        cut = CutPartition(files=self._storage.files, stream=stream, cut_bytes=self.cut_bytes)
-        tag = f"headrace-stream-{stream}"
+    def computed(self, frame: DataFrame) -> KeptRows:
+        """All rows, computed now and read later, from files; the driver holds little of them."""
+        stream = self._begin()
+        try:
+            answers = self._cut(frame, stream, min(self.cut_bytes, KEPT_BYTES)).collect()
+        except BaseException:
+            self._let_go(stream)
+            self._remove_unwanted()
+            raise
+        kept = KeptRows(_schema(frame), answers, self._storage)
+        weakref.finalize(kept, self._let_go, stream).atexit = False  # opening the warehouse removes what is left
+        return kept
+
+    def _begin(self) -> str:
+        self._remove_unwanted()
+        stream = f"{self._name}.{next(self._numbers)}"
         with self._lock:
             self._open.add(stream)
+        return stream
+
+    def _let_go(self, stream: str) -> None:
+        """Nobody wants it any more. Only remembered: a garbage collector, which calls this, is no place for more."""
+        self._unwanted.append(stream)
+        self._open.discard(stream)
+
+    def _remove_unwanted(self) -> None:
+        while self._unwanted:
+            with contextlib.suppress(IndexError):  # another thread was faster
+                self._forget(self._unwanted.popleft())
+
+    def _cut(self, frame: DataFrame, stream: str, cut_bytes: int) -> RDD:
+        parts = RDD(frame._jdf.toArrowBatchRdd().toJavaRDD(), frame.sparkSession.sparkContext, NoOpSerializer())
+        return parts.mapPartitions(CutPartition(files=self._storage.files, stream=stream, cut_bytes=cut_bytes))
+
+    def _parts(self, frame: DataFrame) -> Iterator[bytes]:
+        context = frame.sparkSession.sparkContext
+        stream = self._begin()
+        tag = f"headrace-stream-{stream}"
         finished = False
         try:
             context.addJobTag(tag)
             try:
-                answers = parts.mapPartitions(cut).toLocalIterator(prefetchPartitions=True)
+                answers = self._cut(frame, stream, self.cut_bytes).toLocalIterator(prefetchPartitions=True)
             finally:
                 context.removeJobTag(tag)
             for answer in answers:
@@ -76,6 +145,7 @@ class Streams:
         finally:
             with self._lock:
                 self._open.discard(stream)
+            self._remove_unwanted()
             if not finished:
                 with contextlib.suppress(Exception):  # the engine may be gone as well
                     cancel_tagged(frame.sparkSession, tag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +26,8 @@ from headrace.engine.changes import (
     UpdateFrame,
 )
 from headrace.engine.coordinator import Write
-from headrace.engine.derive import Deriver, TableDelta
+from headrace.engine.deltas import TableDelta
+from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.plans import columns_derived_from
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
@@ -47,7 +48,15 @@ _PARTITION_IDS = 1 << 33
 
 
 class WriteEvaluator:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, backfills: Backfills):
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        indexes: IndexCache,
+        backfills: Backfills,
+        *,
+        vectorized: Callable[[], bool],
+    ):
         self._spark = spark
         self._backfills = backfills
         self._files = storage.files
@@ -56,7 +65,7 @@ class WriteEvaluator:
         self._pool = ThreadPoolExecutor(
             max_workers=4, thread_name_prefix="headrace-tables", initializer=use_pool, initargs=(spark, "epochs")
         )
-        self.deriver = Deriver(spark, self._files, self._pool)
+        self.deriver = Deriver(spark, self._files, self._pool, vectorized=vectorized)
 
     def __call__(
         self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing] = ()
@@ -132,21 +141,21 @@ class _Table:
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
         tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
-        merges = self._relation.on_conflict == "update_if_not_null"
-        columns = None if merges else self._needed(tables)
+        columns = None if self._relation.on_conflict == "update_if_not_null" else self._needed(tables)
         changed = self._keyed(tables, fresh=self._generated_key, columns=columns)
         taken = [changed.insert(table) for table in tables]
         outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
-        return TableDelta(relation=self._relation, rows=changed.delta()), outcomes
+        return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), outcomes
 
-    def _needed(self, tables: Sequence[pa.Table]) -> set[str]:
-        """The columns of the old rows that must be read: of rows that are replaced, most need not be.
+    def _needed(self, tables: Sequence[pa.Table]) -> set[str] | None:
+        """The columns of the old rows that must be read: of rows that are replaced, most need not be. None: all.
 
         Those that something is derived from; and those in which a new row is NULL, because what is not read looks
         like NULL too, and a row that replaces its like is not written.
         """
         nulls = {name for table in tables for name in table.column_names if table[name].null_count}
-        return nulls | set(columns_derived_from(self._relation, self._state.catalog))
+        needed = nulls | columns_derived_from(self._relation, self._state.catalog)
+        return None if needed.issuperset(set(self._layout.names) - set(self._layout.key_names)) else needed
 
     def _keyed(
         self, tables: Sequence[pa.Table], *, fresh: bool = False, columns: Iterable[str] | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.engine.spark import spark_errors
-from headrace.engine.streams import Streams
+from headrace.engine.streams import KeptRows, Streams
 from headrace.serving.output import write_table
 from headrace.serving.render import python_columns
 from headrace.types import SqlType, from_spark_json
@@ -29,7 +29,7 @@ class Result:
         *,
         columns: Sequence[str] = (),
         types: Sequence[SqlType] = (),
-        table: pa.Table | None = None,
+        table: pa.Table | KeptRows | None = None,
         frame: DataFrame | None = None,
         spark: SparkSession | None = None,
         streams: Streams | None = None,
@@ -38,7 +38,8 @@ class Result:
         self.notice: str | None = None
         self.columns = list(columns)
         self.types = list(types)
-        self._table = table
+        self._kept = table if isinstance(table, KeptRows) else None
+        self._table = None if isinstance(table, KeptRows) else table
         self._frame = frame
         self._spark = spark
         self._streams = streams
@@ -76,10 +77,14 @@ class Result:
         """The rows part by part: a large result is never held as a whole."""
         if self._table is None and self._frame is not None and self._streams is not None:
             yield from self._streams.record_batches(self._frame)
+        elif self._table is None and self._kept is not None:
+            yield from self._kept.batches()
         else:
             yield from self.arrow().to_batches()
 
     def arrow(self) -> pa.Table:
+        if self._table is None and self._kept is not None:
+            self._table = self._kept.table()
         if self._table is None:
             if self._frame is None:
                 return pa.table({})
@@ -125,4 +130,6 @@ class _Head:
             with spark_errors("the query"):
                 table = self._result._frame.limit(self._limit).toArrow()
             return list(zip(*python_columns(table), strict=True))
+        if self._result._table is None and self._result._kept is not None:
+            return list(zip(*python_columns(self._result._kept.table(self._limit)), strict=True))
         return self._result.rows()[: self._limit]

@@ -26,7 +26,7 @@ from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
 from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors, use_pool
-from headrace.engine.streams import cancel_tagged, tag_thread
+from headrace.engine.streams import KeptRows, cancel_tagged, tag_thread
 from headrace.errors import (
     FailedTransaction,
     InvalidParameterValue,
@@ -268,9 +268,10 @@ class Session:
         return bind_returning(statement.returning, relation.columns, relation.name, alias=alias, functions=functions)
 
     def _write(self, tag: str, relation: Relation, change: Change, returning: list[tuple[str, Any]]) -> Result:
-        def returned(outcome: Outcome) -> pa.Table:
+        def returned(outcome: Outcome) -> pa.Table | KeptRows:
             with spark_errors("RETURNING"):
-                return self._engine.written_rows(relation, outcome).selectExpr(*expressions).toArrow()
+                frame = self._engine.written_rows(relation, outcome).selectExpr(*expressions)
+                return self._engine.streams.computed(frame) if outcome.rows is None else frame.toArrow()
 
         expressions = [
             f"{to_spark(expression.unalias(), qualified=False)} AS {quote_spark(name)}"

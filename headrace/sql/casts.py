@@ -369,7 +369,26 @@ def _to_interval(value: Typed, target: SqlType) -> str | None:
 
 
 def _to_jsonb(value: Typed, target: SqlType) -> str | None:
-    return f"to_json(parse_json({value.sql}))" if is_text(value.type) else None
+    return f"to_json(parse_json({_without_exponents(value.sql)}))" if is_text(value.type) else None
+
+
+_JSON_TOKEN = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]{1,2}(?![0-9])|[^"0-9-]+|.'
+
+
+def _without_exponents(text: str) -> str:
+    """JSON in which 1e2 is written 100: Spark would make it a double, and print 100.0."""
+    exponent = "CAST(regexp_extract(_t, '[eE](.+)', 1) AS INT)"
+    whole, fraction = (f"regexp_extract(_t, '([0-9]+)(?:[.]([0-9]+))?', {group})" for group in (1, 2))
+    digits, point = f"concat({whole}, {fraction})", f"(length({whole}) + {exponent})"
+    shifted = (
+        f"CASE WHEN {point} <= 0 THEN concat('0.', repeat('0', -{point}), {digits}) "
+        f"WHEN {point} >= length({digits}) THEN rpad({digits}, {point}, '0') "
+        f"ELSE concat(left({digits}, {point}), '.', substring({digits}, {point} + 1)) END"
+    )
+    plain = f"concat(IF(startswith(_t, '-'), '-', ''), regexp_replace({shifted}, '^0+(?=[0-9])', ''))"
+    tokens = f"regexp_extract_all({text}, {spark_string(_JSON_TOKEN)}, 0)"
+    rewritten = f"array_join(transform({tokens}, _t -> IF(_t RLIKE '^-?[0-9].*[eE]', {plain}, _t)), '')"
+    return f"IF({text} RLIKE '[0-9][eE][-+]?[0-9]', {rewritten}, {text})"
 
 
 def _to_array(value: Typed, target: SqlType) -> str | None:

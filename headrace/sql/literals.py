@@ -218,6 +218,10 @@ def _jsonb(text: str, kind: SqlType) -> Any:
         raise DataError(f'invalid input syntax for type json: "{text}"', sqlstate="22P02") from None
     except RecursionError:
         return NOT_CONSTANT
+    if _has_nul(value):
+        raise DataError(
+            "unsupported Unicode escape sequence", hint="\\u0000 cannot be converted to text", sqlstate="22P05"
+        )
     if not _PLAIN_JSON.fullmatch(text) or "\\" in text or numbers or not _small(value):
         return NOT_CONSTANT
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -225,6 +229,12 @@ def _jsonb(text: str, kind: SqlType) -> Any:
 
 def _no_json(word: str) -> None:
     raise ValueError(f"{word} is Python's, not JSON's")
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nul, value)) or any(map(_has_nul, value.values()))
+    return any(map(_has_nul, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
 
 
 def _small(value: Any) -> bool:

@@ -35,6 +35,27 @@ def index_statement(definition: str) -> CreateIndex:
     return statement
 
 
+_BEFORE_NAME = ("CREATE", "OR REPLACE", "MATERIALIZED", "TABLE", "VIEW", "IF NOT EXISTS")
+
+
+def created_name(definition: str) -> slice:
+    """Where a CREATE TABLE, VIEW or MATERIALIZED VIEW has the name, without its schema.
+
+    >>> text = 'CREATE TABLE IF NOT EXISTS public."table" (id INT) APPEND ONLY'
+    >>> text[created_name(text)]
+    '"table"'
+    """
+    tokens = tokenize(definition)
+    at = 0
+    for words in map(str.split, _BEFORE_NAME):
+        found = tokens[at : at + len(words)]
+        if [token.text.upper() for token in found] == words and found[0].token_type != TokenType.IDENTIFIER:
+            at += len(words)
+    while tokens[at + 1].token_type == TokenType.DOT:
+        at += 2
+    return slice(tokens[at].start, tokens[at].end + 1)
+
+
 def _by_statement(tokens: list[Token]) -> list[list[Token]]:
     statements: list[list[Token]] = [[]]
     for token in tokens:

@@ -202,7 +202,7 @@ class Scope:
         if level is None:
             return None
         names = [column.name for source in level.sources for column in source.columns if not column.hidden]
-        return f"there are: {', '.join(dict.fromkeys(names))}"
+        return f"there are: {', '.join(dict.fromkeys(names))}" if names else None
 
 
 def _only_column(name: str, sources: list[Source], side: str) -> exp.Column:

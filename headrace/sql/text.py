@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.errors import SqlSyntaxError
+from headrace.errors import DataError, SqlSyntaxError
 
 _OPENING = re.compile(r"--|/\*|'|\"|\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|;")
 _COMMENT = re.compile(r"/\*|\*/")
@@ -151,6 +151,18 @@ def string_value(source: str) -> str:
     >>> string_value(r"E'a\\tb'"), string_value(r"'a\\tb'"), string_value("$x$it's$x$"), string_value(r"U&'d\\0061ta'")
     ('a\\tb', 'a\\\\tb', "it's", 'data')
     """
+    value = _denoted(source)
+    if "\0" in value:
+        raise nul_character()
+    return value
+
+
+def nul_character() -> DataError:
+    """PostgreSQL's text has every character but this one."""
+    return DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+
+
+def _denoted(source: str) -> str:
     if source[0] == "$":
         tag = source[: source.index("$", 1) + 1]
         return source[len(tag) : -len(tag)]

@@ -93,8 +93,8 @@ def _put(output, part: bytes) -> int:
     return len(part)
 
 
-def parts_of(answer: bytes, storage: Storage) -> Iterator[bytes]:
-    """The parts that an answer is, or names. A file is deleted once it was read."""
+def parts_of(answer: bytes, storage: Storage, *, keep: bool = False) -> Iterator[bytes]:
+    """The parts that an answer is, or names. A file is deleted once it was read, unless it is to be kept."""
     kind, content = answer[:1], answer[1:]
     if kind == PART:
         yield content
@@ -106,7 +106,8 @@ def parts_of(answer: bytes, storage: Storage) -> Iterator[bytes]:
                 yield source.read(*_LENGTH.unpack(head))
     except FileNotFoundError:
         raise StorageError(f"the rows of this result are gone: {path} was deleted", hint="ask for them again") from None
-    storage.delete([path])
+    if not keep:
+        storage.delete([path])
 
 
 def stream_of(path: str) -> str:

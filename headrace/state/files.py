@@ -8,6 +8,7 @@ A :class:`Files` travels to the executors inside a task's body; paths are relati
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -139,5 +140,7 @@ def open_parquet(files: Files, path: str, *, footers: FooterCache | None = None)
             if footers is not None and known is None:
                 footers.put(name, parquet.metadata)
             yield parquet
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+            raise  # the disk's fault; those of Arrow's own (a page that cannot be unpacked, say) have no number
         raise CorruptWarehouse(f"the data file {files.root}/{path} cannot be read: {error}", hint=RESTORE) from error

@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.errors import StorageError
+from headrace.errors import DiskFull, StorageError
 from headrace.state.hadoop_files import HadoopFiles, JavaInput
 from headrace.state.storage import TEMPORARY, Entry
 
@@ -36,7 +36,6 @@ class HadoopStorage:
         self._conf = hadoop_conf
         with _translated(root_uri):
             self._files = self._path("").getFileSystem(hadoop_conf)
-            self._root_path = self._files.makeQualified(self._path("")).toString().rstrip("/")
             self._creates_once = self._files.hasPathCapability(self._path(""), CREATE_ONCE)
         self.files = HadoopFiles(root=self.root, settings=_settings(jvm, hadoop_conf), class_path=class_path)
 
@@ -163,18 +162,24 @@ class HadoopStorage:
         return True
 
     def _entries(self, directory: str, *, recursive: bool) -> Iterator[Entry]:
-        prefix = len(self._root_path) + 1 if recursive else 0
-        with _translated(self.uri(directory)):
-            try:
-                found = self._files.listFiles(self._path(directory), recursive)
-            except Exception as problem:
-                if "FileNotFoundException" in _java_class(problem):
-                    return
-                raise
-            while found.hasNext():
-                status = found.next()
-                name = status.getPath().toString()[prefix:] if recursive else status.getPath().getName()
-                yield Entry(name, status.getLen(), status.getModificationTime() / 1000)
+        # Folder by folder: one that is deleted meanwhile has no files, and must not end the listing of the others.
+        pending = [directory]
+        while pending:
+            here = pending.pop()
+            with _translated(self.uri(here)):
+                try:
+                    found = self._files.listStatus(self._path(here))
+                except Exception as problem:
+                    if "FileNotFoundException" in _java_class(problem):
+                        continue
+                    raise
+                for status in found:
+                    name = status.getPath().getName()
+                    path = f"{here}/{name}" if here else name
+                    if not status.isDirectory():
+                        yield Entry(path if recursive else name, status.getLen(), status.getModificationTime() / 1000)
+                    elif recursive:
+                        pending.append(path)
 
 
 def _settings(jvm: Any, conf: Any) -> tuple[tuple[str, str], ...]:
@@ -209,11 +214,12 @@ def _translated(path: str) -> Iterator[None]:
         if kind.endswith("FileNotFoundException"):
             raise FileNotFoundError(path) from problem
         message = (problem.java_exception.getMessage() or kind).splitlines()[0]
-        hint = None
+        error, hint = StorageError, None
         if "AccessControl" in kind or "AccessDenied" in kind:
             hint = "let the user that runs Headrace read and write the warehouse"
         elif "NoSpace" in kind or "QuotaExceeded" in kind or "No space left" in message:
+            error = DiskFull
             hint = "free some space; what is committed is safe, and the engine goes on by itself"
         elif "UnsupportedFileSystem" in kind:
             hint = "add the file system's jars to spark.jars"
-        raise StorageError(f"cannot access {path}: {message}", hint=hint) from problem
+        raise error(f"cannot access {path}: {message}", hint=hint) from problem

@@ -8,6 +8,7 @@ is bounded by WORKER_HEAP.
 
 from __future__ import annotations
 
+import errno
 import functools
 import glob
 import io
@@ -187,5 +188,5 @@ def _python_errors(java: Any, where: Any) -> Iterator[None]:
         kind = str(problem.getClass().getName())
         message = f"{where}: {str(problem.getMessage() or kind).splitlines()[0]}"
         if kind.endswith("FileNotFoundException"):
-            raise FileNotFoundError(message) from None
-        raise OSError(message) from None
+            raise FileNotFoundError(errno.ENOENT, message) from None
+        raise OSError(errno.EIO, message) from None

@@ -6,6 +6,7 @@ A layout is all that an executor needs to write, read or merge a relation's runs
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -94,11 +95,15 @@ class Layout:
 
     def stored(self, rows: pa.Table) -> pa.Table:
         """What was read from a file, in the stored schema."""
+        return self.completed(rows, self.stored_schema.names)
+
+    def completed(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+        """Some stored columns of what was read from a file."""
         for name, value in LEFT_OUT.items():
             if name not in rows.column_names:
                 kind = self.stored_schema.field(name).type
                 rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
-        return rows.select(self.stored_schema.names).cast(self.stored_schema)
+        return rows.select(names).cast(pa.schema([self.stored_schema.field(name) for name in names]))
 
     def replica(self) -> Layout:
         """For copies of the relation's deltas, which lie in a folder of their own."""

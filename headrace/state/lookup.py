@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.state.files import FOOTERS, Files, LocalFiles, open_parquet
+from headrace.errors import CorruptWarehouse
+from headrace.state.files import FOOTERS, RESTORE, Files, LocalFiles, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process, packed_rows, run_tasks
-from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, Run, RunFile
+from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_ROWS = 1 << 16
+DRIVER_ROWS = 1 << 19
 """Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
 
-DRIVER_PROBES = 32
+DRIVER_PROBES = 128
 """… and of how many files."""
 
 GROUPS_AT_ONCE = 16
@@ -59,8 +60,12 @@ class IndexCache:
             if file.path in self._held:
                 self._held.move_to_end(file.path)
                 return self._held[file.path][0]
-        data = self._storage.read(f"{file.path}.index")
-        index = GroupIndex.from_bytes(data, f"{file.path}.index")
+        path = f"{file.path}{SIDECAR}"
+        try:
+            data = self._storage.read(path)
+        except FileNotFoundError:
+            raise CorruptWarehouse(f"{path} is missing", hint=RESTORE) from None
+        index = GroupIndex.from_bytes(data, path)
         size = len(data) + 250 * len(index.groups)  # what Python adds to every bound
         with self._lock:
             self._held[file.path] = (index, size)

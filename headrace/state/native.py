@@ -11,6 +11,7 @@ for this module has one split per task (ONE_SPLIT_PER_TASK).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import uuid
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import CorruptWarehouse
 from headrace.state.files import Files, open_parquet
@@ -72,12 +73,21 @@ def write_sorted(
     )
     for name in counted_columns(layout):  # one that is not there does no harm
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "true")
-    with turn or nullcontext():
-        writer.parquet(storage.uri(folder))
+    try:
+        with turn or nullcontext():
+            writer.parquet(storage.uri(folder))
+        return _indexed(frame.sparkSession, storage, layout, folder)
+    except BaseException:
+        # It may be large, and the disk full of it.
+        with contextlib.suppress(Exception):
+            storage.delete([folder])
+        raise
+
+
+def _indexed(spark: SparkSession, storage: Storage, layout: Layout, folder: str) -> list[RunFile]:
     sizes = {f"{folder}/{name}": size for name, size, _ in storage.list(folder) if name.endswith(".parquet")}
     if not sizes:
         return []
-    spark = frame.sparkSession
     count = min(len(sizes), spark.sparkContext.defaultParallelism)
     tasks = [pickle.dumps(list(sizes.items())[number::count]) for number in range(count)]
     lines = run_tasks(spark, IndexFiles(files=storage.files, layout=layout), tasks, REPORT_SCHEMA).to_pylist()

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import base64
 import gc
+import os
 import pickle
 import re
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,12 +34,16 @@ if TYPE_CHECKING:
 INPUT_BYTES = 1 << 20
 """All inputs of a job together; beyond, planning costs little beside the work."""
 
+GIVING_WAY = 10
+"""The niceness of backfills and merges: beside them an epoch that wants a processor has nine tenths of it."""
+
 KEPT = 128
 """Planned frames, the least recently used of which is forgotten first."""
 
 _PROPERTY = "headrace.secret."
 _ON_SESSION = "_headrace_prepared"
 
+T = TypeVar("T")
 TaskBody = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -150,6 +158,21 @@ def spare_what_stays() -> None:
     if gc.get_freeze_count() == 0:
         gc.collect()
         gc.freeze()
+
+
+def giving_way(work: Callable[[], T]) -> T:
+    """Inside a task: runs what nobody waits for, so that epochs get a processor when they want one.
+
+    In a thread, because on Linux each thread has a priority of its own: who is not root may lower one and never raise
+    it again, and the worker's next task may be an epoch's.
+    """
+    with ThreadPoolExecutor(max_workers=1, initializer=_lower_priority) as thread:
+        return thread.submit(work).result()
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVING_WAY)
 
 
 def job_input(name: str) -> bytes:

@@ -10,6 +10,7 @@ RANGE_BYTES bytes, whichever is less.
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pyarrow as pa
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
-from headrace.state.prepared import run_tasks
+from headrace.state.prepared import giving_way, run_tasks
 from headrace.state.resolve import NEW, OLD, TAG, resolve
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.sorting import sort_order, sort_stored
@@ -66,15 +67,21 @@ class MergeRange:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                first, last, run_groups, staged = pickle.loads(packed)
-                writer = RunFileWriter(self.layout, self.files)
-                try:
-                    for rows in self._merged(first, last, run_groups, staged):
-                        writer.push(rows)
-                    yield from report({self.layout.relation_id: writer.finish()})
-                except BaseException:
-                    writer.abort()
-                    raise
+                write = functools.partial(self._write, *pickle.loads(packed))
+                # A merge of runs can wait; a bulk write is an epoch's.
+                yield from report({self.layout.relation_id: giving_way(write) if self.policy is None else write()})
+
+    def _write(
+        self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]
+    ) -> list[RunFile]:
+        writer = RunFileWriter(self.layout, self.files)
+        try:
+            for rows in self._merged(first, last, run_groups, staged):
+                writer.push(rows)
+            return writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
 
     def _merged(
         self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]

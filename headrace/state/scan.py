@@ -8,13 +8,16 @@ killers and pay nothing; runs that are newer than every killer are not joined at
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from headrace.errors import CorruptWarehouse
+from headrace.state.files import RESTORE
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.predicates import Bounds, beyond_columns, range_predicate
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
@@ -174,12 +177,10 @@ class _Reader:
     def _read(
         self, runs: Sequence[Run], wanted: Callable[[RunFile], bool], narrow: Narrow, where: str = ""
     ) -> DataFrame | None:
-        paths = [
-            f"{self._root}/{file.path}" for run in runs for file in run.files if self._covered(file) and wanted(file)
-        ]
-        if not paths:
+        files = [file for run in runs for file in run.files if self._covered(file) and wanted(file)]
+        if not files:
             return None
-        return narrow(_where(where)(read_files(self._spark, paths, self._layout.spark_schema)))
+        return narrow(_where(where)(read_files(self._spark, self._root, files, self._layout.spark_schema)))
 
     def _without_killed(self, rows: DataFrame, killers: DataFrame) -> DataFrame:
         keys = [quote_spark(VNODE), *(quote_spark(name) for name in self._layout.key_names)]
@@ -193,11 +194,35 @@ class _Reader:
         return rows.alias("r").join(newest.alias("k"), condition, "left_anti")
 
 
-def read_files(spark: SparkSession, paths: Sequence[str], schema: str) -> DataFrame:
+def read_files(spark: SparkSession, root: str, files: Sequence[RunFile], schema: str) -> DataFrame:
     """Parquet files by their exact names: to Spark alone, brackets and stars in a path would be a pattern."""
     reader = spark.read.schema(_completed(schema)).option("__globPaths__", "false")
     # A row group is a page of each column: an index of pages says no more than the footer, and costs a read of its own.
-    return reader.option("parquet.filter.columnindex.enabled", "false").parquet(*paths)
+    reader = reader.option("parquet.filter.columnindex.enabled", "false")
+    frame = reader.parquet(*(f"{root}/{file.path}" for file in files))
+    _check_sizes(frame, root, files)
+    return frame
+
+
+def _check_sizes(frame: DataFrame, root: str, files: Sequence[RunFile]) -> None:
+    """Spark passes over an empty file as if it had no rows; what it has listed says how long the files are."""
+    plan = frame._jdf.queryExecution().analyzed()
+    location = plan.relation().location()
+    if location.sizeInBytes() == sum(file.bytes for file in files):
+        return
+    listed = {status.getPath().getName(): status.getLen() for status in _items(location.allFiles())}
+    for file in files:
+        found = listed.get(file.path.rpartition("/")[2])
+        if found is not None and found != file.bytes:
+            raise CorruptWarehouse(
+                f"the data file {root}/{file.path} has {found} bytes instead of {file.bytes}", hint=RESTORE
+            )
+
+
+def _items(found: Any) -> Iterator[Any]:
+    iterator = found.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 @functools.lru_cache(maxsize=1000)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from headrace.errors import StorageError
+from headrace.errors import DiskFull, StorageError
 from headrace.failpoints import failpoint
 from headrace.state.files import Files, LocalFiles, sync_folder
 
@@ -207,7 +207,8 @@ _REMEDIES = {
 
 def storage_error(path: str, problem: OSError) -> StorageError:
     what, hint = _REMEDIES.get(problem.errno or 0, (problem.strerror or str(problem), None))
-    return StorageError(f"cannot access {path}: {what}", hint=hint)
+    kind = DiskFull if problem.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+    return kind(f"cannot access {path}: {what}", hint=hint)
 
 
 @contextlib.contextmanager

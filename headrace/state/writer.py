@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.state.files import Files
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.merge import MergeStream, consolidate
 from headrace.state.prepared import job_input, spare_what_stays
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
@@ -54,14 +54,20 @@ class Output:
 
     layout: Layout
     branches: tuple[str, ...]
+    consolidate: bool = True
+    """Whether a retraction and a put of the same row are no change. Not if retractions lack columns."""
 
 
 class RunFileWriter:
     """Writes one relation's rows, which come sorted, to one file after the other."""
 
-    def __init__(self, layout: Layout, files: Files):
+    def __init__(self, layout: Layout, files: Files, *, leave_out: bool = False):
+        """``leave_out``: the rows come without the columns that a file may leave out."""
         self._layout = layout
         self._storage = files
+        schema = layout.stored_schema
+        left = set(LEFT_OUT) if leave_out else set()
+        self._schema = pa.schema([field for field in schema if field.name not in left])
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
         self._last_key: bytes | None = None
@@ -119,7 +125,8 @@ class RunFileWriter:
             self._parquet.write_table(rows.slice(start, stop - start), row_group_size=stop - start)
         self._index += self._bounds(rows, groups)
         self._file_rows += held
-        self._retractions += _count_retractions(rows.slice(0, held))
+        if WEIGHT in self._schema.names:
+            self._retractions += _count_retractions(rows.slice(0, held))
 
     def _open_file(self) -> None:
         self._path = f"{self._layout.folder}/{uuid.uuid4().hex}.parquet"
@@ -127,13 +134,13 @@ class RunFileWriter:
         self._sink = self._stack.enter_context(self._storage.open_output(self._path))
         self._parquet = pq.ParquetWriter(
             self._sink,
-            self._layout.stored_schema,
+            self._schema,
             compression="lz4",
             use_dictionary=False,
             store_schema=False,
             store_decimal_as_integer=True,
             write_page_index=False,
-            write_statistics=counted_columns(self._layout),
+            write_statistics=[name for name in counted_columns(self._layout) if name in self._schema.names],
         )
         self._index: list[tuple[bytes, bytes, int]] = []
 
@@ -238,7 +245,10 @@ class WriteDelta:
         if self.sort:
             branches = [(output, output.branches) for output in self.outputs]
         net_epoch = self.epoch if self.net else None
-        sinks = [_Sink(RunFileWriter(output.layout, self.files), output.layout, net_epoch) for output, _ in branches]
+        sinks = [
+            _Sink(output.layout, self.files, net_epoch=net_epoch, consolidate=output.consolidate)
+            for output, _ in branches
+        ]
         try:
             for wide in self._tables(batches):
                 if self.extent and wide.num_rows:
@@ -284,9 +294,9 @@ def _extent(wide: pa.Table) -> RunFile:
 class _Sink:
     """Sorts and consolidates what comes, then writes it: a retraction may end one batch, its put begin the next."""
 
-    def __init__(self, writer: RunFileWriter, layout: Layout, net_epoch: int | None = None):
-        self.writer, self.layout = writer, layout
-        self._net_epoch = net_epoch
+    def __init__(self, layout: Layout, files: Files, *, net_epoch: int | None = None, consolidate: bool = True):
+        self.writer, self.layout = RunFileWriter(layout, files), layout
+        self._net_epoch, self._consolidate = net_epoch, consolidate
         self._stream = MergeStream([VNODE, *layout.key_names], "consolidate" if net_epoch is None else "merge")
         self._last_key: bytes | None = None
 
@@ -298,6 +308,9 @@ class _Sink:
         if self._last_key is not None and self.layout.bound(ordered, 0) < self._last_key:
             self._flush()  # the key that the stream holds back belongs before, not with what comes now
         self._last_key = self.layout.bound(ordered, ordered.num_rows - 1)
+        if not self._consolidate:
+            self.writer.push(ordered)
+            return
         for consolidated in self._stream.push(ordered):
             self._write(consolidated)
 
@@ -315,6 +328,27 @@ class _Sink:
             rows = rows.set_column(rows.schema.get_field_index(EPOCH), EPOCH, epochs)
             rows = consolidate(rows, [VNODE, *self.layout.key_names])
         self.writer.push(rows)
+
+
+def write_outputs(
+    files: Files, outputs: Iterable[tuple[Layout, pa.Table, bool]], net_epoch: int | None = None
+) -> dict[int, list[RunFile]]:
+    """Writes deltas, each in the stored schema and with whether to consolidate it; answers the files by relation.
+
+    ``net_epoch`` is for deltas of several epochs: of each key only the change from before the first to after the last
+    is written, as of it.
+    """
+    sinks = []
+    try:
+        for layout, rows, consolidate in outputs:
+            sinks.append(_Sink(layout, files, net_epoch=net_epoch, consolidate=consolidate))
+            sinks[-1].push(rows)
+        found = [(sink.layout.relation_id, sink.finish()) for sink in sinks]
+    except BaseException:
+        for sink in sinks:
+            sink.writer.abort()
+        raise
+    return {relation_id: written for relation_id, written in found if written}
 
 
 def with_internal(rows: pa.Table, vnodes: pa.ChunkedArray, epoch: int, weights: pa.ChunkedArray) -> pa.Table:

@@ -84,9 +84,15 @@ def test_every_barrier_shows_exactly_the_covered_part(open_database, arrangement
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     db.sql("INSERT INTO t SELECT g, 0 FROM generate_series(1, 600) AS s(g)")
     session = (
-        background(db, backfill_pacing=6, streaming_parallelism=3, streaming_use_arrangement_backfill=arrangement)
+        background(
+            db,
+            backfill_pacing=6,
+            backfill_rate_limit=40,
+            streaming_parallelism=3,
+            streaming_use_arrangement_backfill=arrangement,
+        )
         if arrangement == "true"
-        else background(db, backfill_pacing=6, streaming_use_arrangement_backfill=arrangement)
+        else background(db, backfill_pacing=6, backfill_rate_limit=40, streaming_use_arrangement_backfill=arrangement)
     )
     session.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v FROM t WHERE v % 7 <> 3")
     rng = random.Random(7)
@@ -103,6 +109,8 @@ def test_every_barrier_shows_exactly_the_covered_part(open_database, arrangement
         if not jobs_of(db.engine.committed):
             break
     assert len(seen) > 2, f"the view was not seen while it was being filled: {seen}"
+    if jobs_of(db.engine.committed):
+        db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT")
     db.sql("WAIT m")
     equal(db, "m")
     db.sql("INSERT INTO t VALUES (10001, 1), (1, 1)")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -393,3 +395,41 @@ def test_two_hundred_thousand_rows(db, monkeypatch):
     ]
     # One row among them all, found by its key.
     assert db.sql("UPDATE big SET w = 'found' WHERE id = 123457 RETURNING v").rows() == [(int(123457 % 7),)]
+
+
+# --- RETURNING of many rows -------------------------------------------------------------------------------------
+
+
+def test_rows_of_returning_wait_in_files(db, bulk):
+    db.engine.streams.cut_bytes = 1_000
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
+    result = db.sql("INSERT INTO t SELECT g, md5(g::varchar) FROM generate_series(1, 50000) AS x(g) RETURNING id, v")
+    assert bulk() == 1 and result.tag == "INSERT 0 50000"
+    waiting = db.engine.storage.list("results")
+    assert sum(entry.size for entry in waiting) > 50_000 * 32
+    expected = {(g, hashlib.md5(str(g).encode()).hexdigest()) for g in range(1, 50_001)}
+    for _ in range(2):  # they can be read again
+        parts = [tuple(batch.to_pydict().values()) for batch in result.batches()]
+        assert len(parts) > 1
+        assert {row for ids, texts in parts for row in zip(ids, texts, strict=True)} == expected
+    assert set(result.rows()) == expected
+    del result
+    gc.collect()
+    db.sql("SELECT count(*) FROM t").arrow()
+    list(db.sql("SELECT id FROM t").batches())
+    assert not db.engine.storage.list("results")
+
+
+def test_what_fails_in_returning_fails_before_the_commit(db, bulk):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    with pytest.raises(DataError, match="division by zero"):
+        db.sql("INSERT INTO t SELECT g FROM generate_series(1, 20000) AS x(g) RETURNING 1 / (id - 19999)")
+    assert rows(db, "SELECT count(*) FROM t") == [(0,)]
+    db.sql("SELECT 1").arrow()
+    assert not db.engine.storage.list("results")
+
+
+def test_a_few_of_many_returned_rows_are_shown(db, bulk, capsys):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 500) AS x(g) RETURNING id").show(3)
+    assert "(3 rows)" in capsys.readouterr().out

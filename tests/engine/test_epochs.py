@@ -445,6 +445,22 @@ def test_an_idle_engine_writes_nothing(db, t, warehouse):
     assert db.engine.committed.version == version + 1
 
 
+def test_text_of_arrow_has_no_zero_byte(db):
+    db.sql("CREATE TABLE texts (id INT PRIMARY KEY, v VARCHAR, a VARCHAR[])")
+    for bad in ({"v": ["a\0"]}, {"a": [["b", "\0"]]}):
+        with pytest.raises(DataError, match="0x00"):
+            db.insert("texts", pa.table({"id": pa.array([1], pa.int32()), **bad}))
+    assert db.insert("texts", pa.table({"id": pa.array([1], pa.int32()), "v": ["a"], "a": [["b"]]})) == 1
+
+
+def test_what_fails_writes_no_manifest(db, t, warehouse):
+    before = db.engine.committed, sorted(os.listdir(f"{warehouse}/manifest"))
+    for statement in ("INSERT INTO t SELECT 1, 1 / (g - 1) FROM generate_series(1, 2) AS x(g)", "DROP TABLE nowhere"):
+        with pytest.raises(HeadraceError):
+            db.sql(statement)
+    assert (db.engine.committed, sorted(os.listdir(f"{warehouse}/manifest"))) == before
+
+
 def test_a_full_queue_makes_clients_wait(db, t, gate, clients, monkeypatch):
     monkeypatch.setattr(coordinator_module, "QUEUE_ROWS", 10)
     coordinator = db.engine.coordinator
@@ -538,6 +554,7 @@ def test_every_error_is_ours(db, t):
 
 def test_epochs_of_the_same_shape_are_planned_once(db, monkeypatch):
     """Also when other tables change with it, a view is being filled, and its positions move."""
+    db.sql("ALTER SYSTEM SET vectorized = false")
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT); CREATE TABLE u (id INT PRIMARY KEY)")
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v + 1 AS w FROM t")
     db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 300) AS s(g)")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
 import pytest
 
 import headrace
@@ -110,3 +113,36 @@ def test_settings_reach_tasks_but_not_what_is_printed(open_database, spark):
     assert ("fs.headrace.test.secret.key", "hunter2") in files.settings
     assert "hunter2" not in repr(files)
     assert len(files.settings) < 100, "Hadoop's own defaults need not travel"
+
+
+def test_folders_that_are_deleted_while_they_are_listed(open_database):
+    """VACUUM looks everywhere while bulk writes stage and remove their folders."""
+    storage, stop = open_database().engine.storage, threading.Event()
+    storage.write("data/kept/kept.parquet", b"rows")
+    kept = [entry.name for entry in storage.walk("data")]
+
+    def come_and_go() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            storage.write(f"data/{number}/x/part.parquet", b"rows")
+            storage.delete([f"data/{number}"])
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(30):
+            assert set(kept) <= {entry.name for entry in storage.walk("data")}
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_an_empty_data_file_is_not_a_table_without_rows(open_database, tmp_path):
+    db = open_database()
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    (data,) = (tmp_path / "mounted" / "w").rglob("[!.]*.parquet")
+    data.write_bytes(b"")
+    with pytest.raises(CorruptWarehouse, match=data.name):
+        rows(db, "SELECT * FROM t")

@@ -17,14 +17,18 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import headrace
 from headrace.backfill.filters import PositionColumns
+from headrace.engine import backfill, chunks, direct
+from headrace.engine.chunks import ChunkReader
 from headrace.engine.filling import jobs_of
 from headrace.errors import DuplicateRelation, UndefinedJob
+from headrace.state import writer
 from headrace.state.layout import Layout
 from headrace.state.lookup import newest_live
 
@@ -48,6 +52,8 @@ class History:
     name: str
     kind: str
     rng: random.Random
+    alike: bool = False
+    """Whether its views may be filled together."""
 
     @property
     def columns(self) -> list[str]:
@@ -77,11 +83,11 @@ class History:
 
     def create(self, db, number: int) -> None:
         session = db.session()
-        arrangement = number % 2 == 0
+        arrangement = number % 2 == 0 or self.alike
         session.sql(f"SET background_ddl = true; SET streaming_use_arrangement_backfill = {str(arrangement).lower()}")
-        session.sql(f"SET backfill_pacing = {self.rng.choice((1, 3, 10, 40))}")
+        session.sql(f"SET backfill_pacing = {10 if self.alike else self.rng.choice((1, 3, 10, 40))}")
         if arrangement:
-            session.sql(f"SET streaming_parallelism = {self.rng.randrange(1, 6)}")
+            session.sql(f"SET streaming_parallelism = {2 if self.alike else self.rng.randrange(1, 6)}")
         columns = ", ".join(self.columns)
         session.sql(
             f"CREATE MATERIALIZED VIEW {self.name}_{number} AS SELECT {columns}, v * 2 AS d FROM {self.name} "
@@ -100,7 +106,7 @@ class History:
                 db.sql(f"PAUSE JOB {id}")
             elif what < 0.4:
                 db.sql(f"RESUME JOB {id}")
-            elif what < 0.6 and number % 2 == 0:
+            elif what < 0.6 and (number % 2 == 0 or self.alike):
                 db.sql(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {self.rng.randrange(1, 9)}")
             elif what < 0.65:
                 db.sql(f"CANCEL JOBS {id}")
@@ -171,7 +177,7 @@ class Watched:
         for run in manifest.runs.get(relation.id, ()):
             for file in run.files:
                 rows = pq.read_table(f"{root}/{file.path}", partitioning=None)
-                tables.append(rows.select(layout.stored_schema.names).cast(layout.stored_schema))
+                tables.append(layout.stored(rows))
         return newest_live(layout, pa.concat_tables(tables))
 
 
@@ -198,25 +204,49 @@ def test_every_barrier_of_every_history(watch, batch):
     seed = int(os.environ.get("HEADRACE_SEED", "20261115"))
     print(f"HEADRACE_SEED={seed}")
     rng = random.Random(f"{seed} {batch}")
-    watched = watch(barrier_interval="100ms", checkpoint_frequency=str(rng.choice((1, 1, 3))))
+    frequency, vectorized = rng.choice((1, 1, 3)), batch % 2 == 0
+    watched = watch(barrier_interval="100ms", checkpoint_frequency=str(frequency), vectorized=str(vectorized).lower())
     run_histories(watched, rng, TABLES)
     print(f"{watched.checked} states of views")
     assert watched.checked > TABLES * VIEWS_OF_EACH * 2
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("batch", range(2))
+def test_every_barrier_with_chunks_that_tasks_read_and_views_share(watch, batch, monkeypatch):
+    """As if ten rows were many: no chunk is small, and row groups are tiny."""
+    monkeypatch.setattr(chunks, "SMALL_CHUNK", 0)
+    monkeypatch.setattr(backfill, "EXACT", 0)
+    monkeypatch.setattr(writer, "GROUP_ROWS", 8)
+    read, shared = ChunkReader.read_together, []
+
+    def counted(self, catalog, views, *args, **kwargs):
+        shared.append(len(views))
+        return read(self, catalog, views, *args, **kwargs)
+
+    monkeypatch.setattr(ChunkReader, "read_together", counted)
+    rng = random.Random(f"{os.environ.get('HEADRACE_SEED', '20261115')} large {batch}")
+    watched = watch(barrier_interval="100ms")
+    run_histories(watched, rng, TABLES, alike=True)
+    print(f"{watched.checked} states of views; chunks for one view: {shared.count(1)}, for two: {shared.count(2)}")
+    assert 2 in shared
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("broken", ["TRUE", "FALSE"])
-def test_a_broken_filter_is_caught(watch, monkeypatch, broken):
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_broken_filter_is_caught(watch, monkeypatch, broken, vectorized):
     """The canary: with a filter that lets everything through, or nothing, the check above must fail."""
-    monkeypatch.setattr(PositionColumns, "covered", lambda self, within: broken)
+    monkeypatch.setattr(PositionColumns, "covered", lambda self, within: str(broken).upper())
+    monkeypatch.setattr(direct, "_covered", lambda positions, rows: np.full(rows.num_rows, broken))
     with pytest.raises(AssertionError, match="at epoch"):
-        run_histories(watch(barrier_interval="100ms"), random.Random(1), 3)
+        run_histories(watch(barrier_interval="100ms", vectorized=vectorized), random.Random(1), 3)
 
 
-def run_histories(watched: Watched, rng: random.Random, tables: int) -> None:
+def run_histories(watched: Watched, rng: random.Random, tables: int, *, alike: bool = False) -> None:
     kinds = list(KEYS)
     histories = [
-        History(name=f"t{number}", kind=kinds[number % len(kinds)], rng=random.Random(rng.random()))
+        History(name=f"t{number}", kind=kinds[number % len(kinds)], rng=random.Random(rng.random()), alike=alike)
         for number in range(tables)
     ]
     with ThreadPoolExecutor(tables) as pool:

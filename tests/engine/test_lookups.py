@@ -46,6 +46,16 @@ def test_of_replaced_rows_only_what_views_need_is_read(db, orders, warehouse):
         assert "equal" in str(db.sql(check).rows())
 
 
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_a_value_that_becomes_null(db, orders, vectorized):
+    """What was not read of the old row is NULL, too; that does not make the two the same."""
+    db.sql(f"ALTER SYSTEM SET vectorized = {vectorized}")
+    db.sql("CREATE MATERIALIZED VIEW prices AS SELECT id, price FROM orders")
+    db.sql("INSERT INTO orders VALUES (1, 10, NULL, NULL)")
+    assert db.sql("SELECT note, city FROM orders WHERE id = 1").rows() == [(None, None)]
+    assert sorted(db.sql("SELECT * FROM prices").rows()) == [(1, 10), (2, 20)]
+
+
 def test_rows_replaced_before_a_view_was_made(db, orders):
     """Their retractions lack what the view needs; it must never ask them."""
     before = db.engine.committed.epoch

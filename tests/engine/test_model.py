@@ -338,6 +338,10 @@ class Model(RuleBasedStateMachine):
     def set_frequency(self, frequency: int) -> None:
         self.db.sql(f"ALTER SYSTEM SET checkpoint_frequency = {frequency}")
 
+    @rule(vectorized=st.booleans())
+    def set_vectorized(self, vectorized: bool) -> None:
+        self.db.sql(f"ALTER SYSTEM SET vectorized = {str(vectorized).lower()}")
+
     @rule()
     def flush(self) -> None:
         self.db.sql("FLUSH")

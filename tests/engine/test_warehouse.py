@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,14 +11,12 @@ import threading
 import time
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import headrace
 from headrace.engine import maintenance, writes
 from headrace.errors import (
     CorruptWarehouse,
-    EnvironmentProblem,
     Fenced,
     HeadraceError,
     InvalidParameterValue,
@@ -135,6 +132,60 @@ def test_takeover_in_the_middle_of_an_epoch(db, t, warehouse, spark):
         assert rows(other, "SELECT * FROM t") == [(1, 1), (2, 2)]
 
 
+def test_takeover_while_a_view_is_filled(db, t, warehouse, spark):
+    """Whoever waits for it at the engine before is told; the new one goes on with it."""
+    db.sql("SET backfill_rate_limit = 0")
+    clients = Clients(db)
+    created = clients.run(lambda: db.sql("CREATE MATERIALIZED VIEW filled AS SELECT id FROM t"))
+    eventually(lambda: db.engine.backfills.waited_for)
+    waiting = clients.sql("WAIT filled")
+    with connect(warehouse, spark, takeover=True) as other:
+        with pytest.raises(Fenced):
+            db.sql("INSERT INTO t VALUES (3, 3)")
+        for each in (created, waiting, clients.sql("WAIT filled")):
+            with pytest.raises(Fenced):
+                each.result(PATIENCE)
+        other.sql("ALTER MATERIALIZED VIEW filled SET BACKFILL_RATE_LIMIT = DEFAULT")
+        other.sql("WAIT filled")
+        assert rows(other, "SELECT * FROM filled") == [(1,), (2,)]
+
+
+def test_whoever_took_over_holds_the_lock(db, t, warehouse, spark):
+    """Not the one before, which still lives."""
+    other = connect(warehouse, spark, takeover=True)
+    for _ in range(2):
+        with pytest.raises(WarehouseInUse, match=f"process {os.getpid()}"):
+            connect(warehouse, spark)
+        db.close()
+    other.sql("INSERT INTO t VALUES (3, 3)")
+    other.close()
+    with holder(warehouse) as third:
+        assert third.stdout.readline() == "held\n"
+        third.stdin.close()
+    assert sorted(os.listdir(warehouse)) == ["data", "lock", "manifest", "results"]
+
+
+def test_a_takeover_that_fails_leaves_the_lock_alone(db, t, warehouse, spark):
+    with pytest.raises(InvalidParameterValue):
+        headrace.connect(warehouse, spark=spark, takeover=True, parameters={"retention": "soon"})
+    with pytest.raises(WarehouseInUse):
+        connect(warehouse, spark)
+    db.sql("INSERT INTO t VALUES (3, 3)")
+
+
+def test_results_of_a_fenced_engine_and_of_its_successor(db, t, warehouse, spark):
+    """Both stream, and both keep what waits in the same folder."""
+    query = "SELECT g, repeat('x', 50) AS x FROM generate_series(1, 20000) AS s(g) ORDER BY g"
+    with connect(warehouse, spark, takeover=True) as other:
+        streams = []
+        for each in (db, other):
+            each.engine.streams.cut_bytes = 100_000
+            streams.append(each.sql(query).batches())
+        first = [next(stream) for stream in streams]
+        streams[0].close()
+        assert first[1].num_rows + sum(batch.num_rows for batch in streams[1]) == 20_000
+
+
 # --- the place is wrong -----------------------------------------------------------------------------------------
 
 
@@ -245,53 +296,47 @@ def test_a_damaged_data_file(db, t, damage):
     assert rows(db, "SELECT * FROM t") == [(1, 2), (2, 3)]
 
 
-# --- the disk is full -------------------------------------------------------------------------------------------
+def test_an_empty_data_file_is_not_a_table_without_rows(db, t, warehouse, spark):
+    """Spark takes it for one."""
+    (file,) = files_of(db, "t")
+    good = file.read_bytes()
+    file.write_bytes(b"")
+    for query in (
+        lambda: db.sql("SELECT count(*) FROM t").rows(),
+        lambda: headrace.read(warehouse, "t", spark=spark).count(),
+        lambda: db.sql("CHECK MATERIALIZED VIEW m"),
+        lambda: db.sql("CREATE MATERIALIZED VIEW other AS SELECT id FROM t"),
+    ):
+        with pytest.raises(CorruptWarehouse, match=file.name):
+            query()
+    file.write_bytes(good)
+    assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2)]
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], capture_output=True)
-    if mounted.returncode != 0:
-        pytest.skip("a file system of its own needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def test_a_data_file_that_cannot_be_unpacked(db, monkeypatch):
+    monkeypatch.setattr(writes, "SMALL_ROWS", 1)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
+    db.sql("INSERT INTO t SELECT g, md5(g::varchar) FROM generate_series(1, 3000) AS x(g)")
+    (file,) = files_of(db, "t")
+    damaged = bytearray(file.read_bytes())
+    damaged[len(damaged) // 3 : len(damaged) // 2] = b"\x5a" * (len(damaged) // 2 - len(damaged) // 3)
+    file.write_bytes(damaged)
+    for statement in ("SELECT max(v) FROM t", "UPDATE t SET v = '' WHERE id = 7", "COMPACT t"):
+        with pytest.raises(CorruptWarehouse, match=file.name):
+            db.sql("UPDATE t SET v = ''" if statement == "COMPACT t" else statement).rows()
 
 
-def test_a_full_disk(small_disk, spark, monkeypatch):
-    ballast = small_disk / "ballast"
-    with connect(small_disk / "w", spark) as db:
-        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
-        db.sql("CREATE MATERIALIZED VIEW m AS SELECT id FROM t")
-        db.sql("INSERT INTO t VALUES (0, 'a')")
-        free = os.statvfs(small_disk)
-        ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - 200_000))
-        noise = [random.Random(id).randbytes(2_000).hex() for id in range(400)]
-        big = pa.table({"id": pa.array(range(400), pa.int32()), "v": noise})
-        with pytest.raises(EnvironmentProblem, match="disk is full") as caught:
-            db.insert("t", big)
-        assert "free some space" in caught.value.hint
-        monkeypatch.setattr(writes, "SMALL_ROWS", 1)
-        with pytest.raises(EnvironmentProblem, match="disk is full"):
-            db.sql("INSERT INTO t SELECT g, repeat(md5(g::varchar), 200) FROM generate_series(1, 400) AS x(g)")
-        assert rows(db, "SELECT * FROM t") == [(0, "a")]
-        assert rows(db, "SELECT * FROM m") == [(0,)]
-        ballast.unlink()
-        assert db.insert("t", big) == 400
-        assert rows(db, "SELECT count(*), count(DISTINCT v) FROM t") == [(400, 400)]
-    with connect(small_disk / "w", spark) as db:
-        assert rows(db, "SELECT count(*) FROM m") == [(400,)]
-
-
-def test_a_disk_too_full_for_the_manifest(db, t, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(storage_module.os, "link", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-        with pytest.raises(StorageError, match="the disk is full"):
-            db.sql("INSERT INTO t VALUES (3, 3)")
-        assert rows(db, "SELECT * FROM t") == [(1, 1), (2, 2)]
-    db.sql("INSERT INTO t VALUES (4, 4)")
-    assert rows(db, "SELECT id FROM t") == [(1,), (2,), (4,)]
+def test_a_missing_index_of_row_groups(db, monkeypatch, warehouse, spark):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 20000) AS x(g)")
+    (sidecar,) = Path(warehouse, "data").rglob("*.index")
+    sidecar.unlink()
+    db.abandon()  # it knows what was in it
+    with connect(warehouse, spark) as again:
+        for statement in ("UPDATE t SET v = 0 WHERE id = 7", "SELECT v FROM t WHERE id = 7"):
+            with pytest.raises(CorruptWarehouse, match=sidecar.name):
+                again.sql(statement).rows()
+        assert rows(again, "SELECT count(*) FROM t") == [(20000,)]
 
 
 # --- what is left over ------------------------------------------------------------------------------------------
@@ -414,6 +459,29 @@ def test_old_epochs_stay_readable_for_the_retention(db, t, warehouse, spark, no_
     with pytest.raises(InvalidParameterValue, match="cannot be read.*"):
         session.sql("SELECT * FROM t")
     assert not list(Path(warehouse, "data").rglob("*.parquet")), "no epoch that is kept has rows"
+
+
+def test_reading_what_is_vacuumed_meanwhile(db, t, warehouse, spark, no_grace, monkeypatch):
+    """The versions are known, and their files go before they are opened."""
+    oldest = db.engine.committed.epoch
+    real = headrace.database.as_of
+
+    def vacuumed_afterwards(*arguments):
+        found = real(*arguments)
+        monkeypatch.setattr(headrace.database, "as_of", real)
+        db.sql("UPDATE t SET v = v * 10")
+        db.sql("COMPACT; ALTER SYSTEM SET retention = '0s'; VACUUM")
+        return found
+
+    monkeypatch.setattr(headrace.database, "as_of", vacuumed_afterwards)
+    with pytest.raises(InvalidParameterValue, match=f"epoch {oldest} cannot be read"):
+        db.sql("FLUSH")
+        headrace.read(warehouse, "t", epoch=oldest, spark=spark)
+    assert headrace.read(warehouse, "m", spark=spark).count() == 2
+    (file,) = files_of(db, "t")
+    file.unlink()
+    with pytest.raises(CorruptWarehouse, match=file.name):
+        headrace.read(warehouse, "t", spark=spark)
 
 
 def test_as_of_a_moment(db, t):

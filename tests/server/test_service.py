@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -84,3 +85,14 @@ def test_a_life(tmp_path):
     with pytest.raises(psycopg.OperationalError, match="terminating connection"):
         idle.execute("SELECT 1")
     assert '"message": "stopped: all that was asked for is committed"' in service.process.stderr.read()
+
+
+def test_when_spark_dies_the_service_ends(tmp_path):
+    """There is nothing it could serve; whatever watches it starts it again."""
+    service = Service(tmp_path / "warehouse")
+    with service.connect() as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    (java,) = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
+    os.kill(int(java), signal.SIGKILL)
+    assert service.process.wait(timeout=60) == 1
+    assert "Spark's Java process has ended" in service.process.stderr.read()

@@ -30,12 +30,13 @@ class Mode:
     crash: bool = False
     """Between any two statements the engine is abandoned and the warehouse opened again."""
     checkpoint_frequency: int = 1
+    vectorized: bool = True
 
 
 MODES = (
     Mode(name="plain"),
     Mode(name="crash", crash=True),
-    Mode(name="frequency-5", checkpoint_frequency=5),
+    Mode(name="frequency-5", checkpoint_frequency=5, vectorized=False),
     Mode(name="crash-frequency-5", crash=True, checkpoint_frequency=5),
 )
 
@@ -205,7 +206,11 @@ def connector(spark: Any, warehouse: Path, mode: Mode) -> Callable[[], Any]:
     import headrace
 
     def connect() -> Any:
-        parameters = {"barrier_interval": "50ms", "checkpoint_frequency": str(mode.checkpoint_frequency)}
+        parameters = {
+            "barrier_interval": "50ms",
+            "checkpoint_frequency": str(mode.checkpoint_frequency),
+            "vectorized": str(mode.vectorized).lower(),
+        }
         # They stay with the warehouse; given again they would undo what the file has set since.
         return headrace.connect(str(warehouse), spark=spark, parameters={} if warehouse.exists() else parameters)
 

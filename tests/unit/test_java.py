@@ -128,3 +128,20 @@ def test_container_limit(tmp_path):
     assert java.machine_mebibytes(limit) == 512
     limit.write_text("max\n")
     assert java.machine_mebibytes(limit) == java.machine_mebibytes(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("before", ["", "#\n# "])
+def test_no_memory_for_java_itself(fake, before):
+    """It is there and new enough: to install it would not help."""
+    said = "Could not allocate compressed class space: 1073741824 bytes"
+    error = problem(environ=fake(f"echo '{before}{said}' >&2; exit 1"))
+    assert error.message == f"Java cannot start, there is too little memory for it: {said}"
+    assert "ulimit -v" in error.hint
+
+
+def test_less_memory_than_spark_needs(fake):
+    environ = fake(OPENJDK_17)
+    error = problem(environ=environ, driver_memory="16m")
+    assert error.message == "spark.driver.memory = 16m is too little, Spark does not start with it"
+    assert error.hint == "give it 512m or more"
+    java.require_java(environ=environ, driver_memory="512m", machine_mib=4096)

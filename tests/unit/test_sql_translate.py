@@ -60,7 +60,6 @@ def kind(text: str) -> str:
         ("j -> 'a'", "to_json(variant_get(parse_json(`j`), '$[\"a\"]'))"),
         ("j ->> 'a'", "variant_get(parse_json(`j`), '$[\"a\"]', 'string')"),
         ("'{\"b\": 1, \"a\": 2}'::jsonb", "'{\"a\":2,\"b\":1}'"),
-        ("s::jsonb", "to_json(parse_json(`s`))"),
         (r"'\xDEad'::bytea", "X'DEAD'"),
         ("s LIKE 'a\\%b'", r"(`s` LIKE 'a\\%b')"),
         ("s ~* '^a$'", r"(`s` RLIKE '(?si)^a\\z')"),

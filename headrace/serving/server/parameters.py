@@ -28,7 +28,7 @@ from headrace.serving.wire.oids import type_of
 from headrace.sql import statements as ast
 from headrace.sql.datatypes import sql_type
 from headrace.sql.parse import parse
-from headrace.sql.text import pieces
+from headrace.sql.text import nul_character, pieces
 from headrace.types import SqlType
 
 _PARAMETER = re.compile(r"(?<![\w$])\$(\d{1,5})(?![\w$])")
@@ -137,7 +137,7 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
         except UnicodeDecodeError:
             raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
     if "\0" in text:
-        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+        raise nul_character()
     quoted = "'" + text.replace("'", "''") + "'"
     if kind is None or kind.name == "varchar":
         return quoted

@@ -1,0 +1,309 @@
+"""From a plan to expressions over Arrow arrays, or None where only Spark knows the answer.
+
+Types are those of the translation to Spark SQL (:mod:`headrace.sql.expressions`), so both ways agree about them; what
+is not listed here is Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from headrace.errors import HeadraceError
+from headrace.operators.vectors import (
+    Call,
+    Column,
+    Constant,
+    NotVectorized,
+    Vector,
+    VectorBranch,
+    VectorFilter,
+    VectorProject,
+)
+from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
+from headrace.sql.datatypes import sql_type
+from headrace.sql.expressions import Expressions
+from headrace.sql.literals import NOT_CONSTANT, constant
+from headrace.sql.typed import BOOLEAN, MAX_DIGITS, TEXT, digits, is_float, is_integer, widen
+from headrace.types import SqlType
+
+_ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
+_COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "date", "timestamp",
+            "timestamptz", "interval")  # fmt: skip
+_EQUAL_ONLY = ("boolean", "bytea")
+
+
+def vectorized(node: Node, types: Mapping[str, SqlType]) -> tuple[VectorBranch, ...] | None:
+    """The branches of a view's plan, whose columns are stored as ``types``."""
+    try:
+        return tuple(_branches(node, types))
+    except NotVectorized:
+        return None
+
+
+def vectorized_expression(node: exp.Expression) -> Vector | None:
+    try:
+        return _vector(node)
+    except NotVectorized:
+        return None
+
+
+def _branches(node: Node, types: Mapping[str, SqlType]) -> list[VectorBranch]:
+    match node:
+        case Scan():
+            return [VectorBranch(node.relation_id)]
+        case UnionAll():
+            return [branch for each in node.inputs for branch in _branches(each, types)]
+        case Filter():
+            step: VectorFilter | VectorProject = VectorFilter(_boolean(node.condition))
+            return [VectorBranch(each.relation_id, (*each.steps, step)) for each in _branches(node.input, {})]
+        case Project():
+            step = VectorProject(tuple(_projected(name, each, types.get(name)) for name, each in node.columns))
+            return [VectorBranch(each.relation_id, (*each.steps, step)) for each in _branches(node.input, {})]
+    raise NotVectorized(type(node).__name__)
+
+
+def _projected(name: str, expression: exp.Expression, stored: SqlType | None) -> tuple[str, Vector, Any]:
+    kind = stored or _kind(expression)
+    if kind is None:
+        raise NotVectorized("a column without a type")
+    return name, _as(expression, kind), kind.arrow
+
+
+def _kind(node: exp.Expression) -> SqlType | None:
+    try:
+        return Expressions(qualified=False).value(node).type
+    except HeadraceError as error:  # a part that is no value by itself, such as an interval of months
+        raise NotVectorized(str(error)) from error
+
+
+def _vector(node: exp.Expression) -> Vector:
+    method = _METHODS.get(type(node))
+    if method is None:
+        raise NotVectorized(type(node).__name__)
+    return method(node)
+
+
+def _as(node: exp.Expression, target: SqlType) -> Vector:
+    """The expression, converted if that loses nothing and both sides do it alike."""
+    node = node.unnest()
+    source = _kind(node)
+    if _is_constant(node) and (source is None or _widens(source, target) or target.name == "double precision"):
+        value = constant(node, target)
+        if value is NOT_CONSTANT:
+            raise NotVectorized("a constant that Spark reads")
+        return Constant(value, target.arrow)
+    if source is None or not _widens(source, target):
+        raise NotVectorized(f"{source} as {target}")
+    found = _vector(node)
+    return found if source.arrow == target.arrow else Call("cast", (found,), target.arrow)
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    if isinstance(node, exp.Neg):
+        return isinstance(node.this, exp.Literal) and not node.this.is_string
+    return isinstance(node, (exp.Literal, exp.Null, exp.Boolean))
+
+
+def _widens(source: SqlType, target: SqlType) -> bool:
+    if source == target:
+        return True
+    if is_integer(source) and is_integer(target):
+        return digits(source) <= digits(target)
+    if target.name == "numeric" and (is_integer(source) or source.name == "numeric"):
+        (p1, s1), (p2, s2) = digits(source), digits(target)
+        return s1 <= s2 and p1 - s1 <= p2 - s2
+    return source.name == "real" and target.name == "double precision"
+
+
+def _boolean(node: exp.Expression) -> Vector:
+    return _as(node, BOOLEAN)
+
+
+def _column(node: exp.Column) -> Vector:
+    return Column(node.name)
+
+
+def _constant(node: exp.Expression) -> Vector:
+    kind = _kind(node)
+    if kind is None:
+        raise NotVectorized("a constant without a type")
+    return _as(node, kind)
+
+
+def _paren(node: exp.Paren) -> Vector:
+    return _vector(node.this)
+
+
+def _cast(node: exp.Cast) -> Vector:
+    if sql_type(node.to) == TEXT and node.to.expressions:
+        raise NotVectorized("varchar(n) truncates")
+    kind = _kind(node)
+    if _is_constant(node.this.unnest()) and (value := constant(node, kind)) is not NOT_CONSTANT:
+        return Constant(value, kind.arrow)
+    return _as(node.this, kind)
+
+
+def _arithmetic(node: exp.Binary) -> Vector:
+    name = _ARITHMETIC[type(node)]
+    left, right, result = _kind(node.this), _kind(node.expression), _kind(node)
+    if left is None or right is None:
+        raise NotVectorized("a constant without a type")
+    if is_integer(result):
+        return Call(name, (_as(node.this, result), _as(node.expression, result)), result.arrow)
+    if is_float(result) and left == right and name in ("add", "subtract", "multiply"):
+        return Call(f"{name}_floats", (_as(node.this, result), _as(node.expression, result)), result.arrow)
+    if result.name == "numeric" and name in ("add", "subtract", "multiply"):
+        return _decimals(name, node, left, right, result)
+    raise NotVectorized(f"{left} {name} {right}")
+
+
+def _decimals(name: str, node: exp.Binary, left: SqlType, right: SqlType, result: SqlType) -> Vector:
+    """Where the result's digits always suffice, both give it the same type."""
+    (p1, s1), (p2, s2) = digits(left), digits(right)
+    precision = p1 + p2 + 1 if name == "multiply" else max(p1 - s1, p2 - s2) + max(s1, s2) + 1
+    if precision > MAX_DIGITS:
+        raise NotVectorized("more digits than a decimal has")
+    sides = (
+        _as(node.this, SqlType("numeric", precision=p1, scale=s1)),
+        _as(node.expression, SqlType("numeric", precision=p2, scale=s2)),
+    )
+    return Call(name, sides, result.arrow)
+
+
+def _negate(node: exp.Neg) -> Vector:
+    kind = _kind(node)
+    if _is_constant(node):
+        return _as(node, kind)
+    if not is_integer(kind):
+        raise NotVectorized(f"-{kind}")
+    return Call("negate", (_vector(node.this),), kind.arrow)
+
+
+def _compare(node: exp.Binary) -> Vector:
+    symbol = _COMPARISONS[type(node)]
+    return Call(symbol, _comparable(symbol, node.this, node.expression), BOOLEAN.arrow)
+
+
+def _comparable(symbol: str, *nodes: exp.Expression) -> tuple[Vector, ...]:
+    """The sides of a comparison as one type."""
+    if any(isinstance(node.unnest(), (exp.Tuple, exp.Any, exp.All, exp.Subquery)) for node in nodes):
+        raise NotVectorized("a comparison of rows")
+    kinds = [kind for node in nodes if (kind := _kind(node)) is not None]
+    if not kinds:
+        raise NotVectorized("constants without a type")
+    common = kinds[0]
+    for kind in kinds[1:]:
+        wider = widen(common, kind)
+        if wider is None:
+            raise NotVectorized(f"{common} {symbol} {kind}")
+        common = wider
+    if common.name not in _ORDERED and not (common.name in _EQUAL_ONLY and symbol in ("=", "<>")):
+        raise NotVectorized(f"{symbol} of {common}")
+    return tuple(_as(node, common) for node in nodes)
+
+
+def _between(node: exp.Between) -> Vector:
+    if node.args.get("symmetric"):
+        raise NotVectorized("BETWEEN SYMMETRIC")
+    value, low, high = _comparable("<=", node.this, node.args["low"], node.args["high"])
+    from_low, to_high = (Call(">=", (value, low), BOOLEAN.arrow), Call("<=", (value, high), BOOLEAN.arrow))
+    return Call("and", (from_low, to_high), BOOLEAN.arrow)
+
+
+def _in(node: exp.In) -> Vector:
+    if node.args.get("query") is not None or not node.expressions:
+        raise NotVectorized("IN of a query")
+    value, *items = _comparable("=", node.this, *node.expressions)
+    if is_float(_kind(node.this)) or any(not isinstance(each, Constant) or each.value is None for each in items):
+        raise NotVectorized("IN of more than constants")
+    return Call("in", (value, *items), BOOLEAN.arrow)
+
+
+def _and_or(node: exp.Connector) -> Vector:
+    word = "and" if isinstance(node, exp.And) else "or"
+    return Call(word, (_boolean(node.this), _boolean(node.expression)), BOOLEAN.arrow)
+
+
+def _not(node: exp.Not) -> Vector:
+    return Call("not", (_boolean(node.this),), BOOLEAN.arrow)
+
+
+def _is(node: exp.Is) -> Vector:
+    if isinstance(node.this.unnest(), (exp.Column, exp.Paren, *_ARITHMETIC)) and isinstance(node.expression, exp.Null):
+        return Call("is_null", (_vector(node.this),), BOOLEAN.arrow)
+    if isinstance(node.expression, exp.Boolean):
+        word = "is_true" if node.expression.this else "is_false"
+        return Call(word, (_boolean(node.this),), BOOLEAN.arrow)
+    raise NotVectorized("IS")
+
+
+def _concatenate(node: exp.DPipe) -> Vector:
+    if _kind(node) != TEXT or any(_kind(side) not in (None, TEXT) for side in (node.this, node.expression)):
+        raise NotVectorized("|| of other types than text")
+    return Call("concatenate", (_as(node.this, TEXT), _as(node.expression, TEXT)), TEXT.arrow)
+
+
+def _case(node: exp.Case) -> Vector:
+    kind = _kind(node)
+    parts: list[Vector] = []
+    for branch in node.args["ifs"]:
+        if node.this is None:
+            parts.append(_boolean(branch.this))
+        else:
+            parts.append(Call("=", _comparable("=", node.this, branch.this), BOOLEAN.arrow))
+        parts.append(_as(branch.args["true"], kind))
+    default = node.args.get("default")
+    parts.append(Constant(None, kind.arrow) if default is None else _as(default, kind))
+    return Call("case", tuple(parts), kind.arrow)
+
+
+def _like(node: exp.Like) -> Vector:
+    pattern = node.expression.unnest()
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        raise NotVectorized("LIKE of an expression")
+    text, body = pattern.this, pattern.this.strip("%")
+    first, last = text.startswith("%"), text.endswith("%")
+    if not body or any(each in body for each in "%_\\") or len(text) != len(body) + first + last:
+        raise NotVectorized("a pattern of several parts")
+    name = {(True, True): "contains", (False, True): "starts_with", (True, False): "ends_with"}.get((first, last), "=")
+    found = Call(name, (_as(node.this, TEXT), Constant(body, TEXT.arrow)), BOOLEAN.arrow)
+    return Call("not", (found,), BOOLEAN.arrow) if node.args.get("negate") else found
+
+
+def _call(node: exp.Anonymous) -> Vector:
+    name, arguments, kind = node.this, node.expressions, _kind(node)
+    if name in ("upper", "lower") and len(arguments) == 1:
+        return Call(name, (_as(arguments[0], TEXT),), TEXT.arrow)
+    if name in ("length", "char_length", "character_length") and len(arguments) == 1:
+        return Call("length", (_as(arguments[0], TEXT),), kind.arrow)
+    if name == "abs" and len(arguments) == 1 and is_integer(kind):
+        return Call("abs", (_as(arguments[0], kind),), kind.arrow)
+    if name == "coalesce" and kind is not None:
+        return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
+    raise NotVectorized(f"{name}()")
+
+
+_METHODS: dict[type, Callable[[Any], Vector]] = {
+    exp.Column: _column,
+    exp.Literal: _constant,
+    exp.Boolean: _constant,
+    exp.Paren: _paren,
+    exp.Cast: _cast,
+    **dict.fromkeys(_ARITHMETIC, _arithmetic),
+    **dict.fromkeys(_COMPARISONS, _compare),
+    exp.Neg: _negate,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.And: _and_or,
+    exp.Or: _and_or,
+    exp.Not: _not,
+    exp.Is: _is,
+    exp.DPipe: _concatenate,
+    exp.Case: _case,
+    exp.Like: _like,
+    exp.Anonymous: _call,
+}

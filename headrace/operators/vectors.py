@@ -1,0 +1,228 @@
+"""Expressions over Arrow arrays, for what means the same in Arrow as in Spark.
+
+A linear view of plain columns, comparisons and arithmetic needs no query engine. Inside a task that reads rows with
+Arrow and writes them with Arrow it is a few calls over whole arrays, while handing the rows to the JVM and back would
+cost more than all the rest (docs/design/backfill.md). :mod:`headrace.operators.vectorize` makes these expressions from
+a plan, or says that it cannot.
+
+What depends on the values is found out on the way: a text that is not ASCII, a NaN in a comparison, a number that
+overflows. Then :class:`NotVectorized` (or an error of Arrow's) says so, nothing has happened, and Spark evaluates
+instead, with its own result or its own error.
+
+Everything here is data that pickles: tasks take it along.
+
+>>> rows = pa.table({"a": [1, None, 3]})
+>>> Call("add", (Column("a"), Constant(1, pa.int64())), pa.int64()).evaluate(rows).to_pylist()
+[2, None, 4]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.state.runs import EPOCH, VNODE, WEIGHT
+
+Datum = pa.Array | pa.ChunkedArray | pa.Scalar
+
+
+class NotVectorized(Exception):
+    """Arrow cannot say what Spark would."""
+
+
+FAULTS = (NotVectorized, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+"""What evaluating may raise where Spark has to decide."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+    def evaluate(self, rows: pa.Table) -> Datum:
+        return rows[self.name]
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: Any
+    type: pa.DataType
+
+    def evaluate(self, rows: pa.Table) -> Datum:
+        return pa.scalar(self.value, self.type)
+
+
+@dataclass(frozen=True)
+class Call:
+    function: str
+    """A key of FUNCTIONS."""
+    arguments: tuple[Vector, ...]
+    type: pa.DataType
+
+    def evaluate(self, rows: pa.Table) -> Datum:
+        found = FUNCTIONS[self.function](*(argument.evaluate(rows) for argument in self.arguments))
+        return found if found.type == self.type else found.cast(self.type)
+
+
+Vector = Column | Constant | Call
+
+
+@dataclass(frozen=True)
+class VectorFilter:
+    condition: Vector
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        keep = self.condition.evaluate(rows)
+        if isinstance(keep, pa.Scalar):
+            return rows if keep.as_py() else rows.slice(0, 0)
+        return rows.filter(keep)
+
+
+@dataclass(frozen=True)
+class VectorProject:
+    columns: tuple[tuple[str, Vector, pa.DataType], ...]
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """The columns, and the internal ones as they are."""
+        arrays, names = [], []
+        for name, vector, kind in self.columns:
+            values = vector.evaluate(rows)
+            if isinstance(values, pa.Scalar):
+                values = pa.repeat(values, rows.num_rows)
+            arrays.append(values if values.type == kind else values.cast(kind))
+            names.append(name)
+        for name in (VNODE, EPOCH, WEIGHT):
+            if name in rows.column_names:
+                arrays.append(rows[name])
+                names.append(name)
+        return pa.Table.from_arrays(arrays, names=names)
+
+
+@dataclass(frozen=True)
+class VectorBranch:
+    """What becomes of the rows of one relation on the way to one output; a UNION ALL has several."""
+
+    relation_id: int
+    steps: tuple[VectorFilter | VectorProject, ...] = ()
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        for step in self.steps:
+            rows = step.apply(rows)
+        return rows
+
+
+# --- functions --------------------------------------------------------------------------------------------------
+
+
+def _divide(left: Datum, right: Datum) -> Datum:
+    """Toward zero; a division by zero is an error, in Arrow too."""
+    return pc.divide_checked(left, right)
+
+
+def _modulo(left: Datum, right: Datum) -> Datum:
+    return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
+
+
+def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+    """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
+
+    def checked(left: Datum, right: Datum) -> Datum:
+        for side in (left, right):
+            if pa.types.is_floating(side.type) and pc.any(pc.is_nan(_array(side))).as_py():
+                raise NotVectorized("NaN in a comparison")
+        return compare(left, right)
+
+    return checked
+
+
+def _ascii(convert: Callable[[Datum], Datum]) -> Callable[[Datum], Datum]:
+    """Beyond ASCII the two know different rules: to Spark an upper case ß has two letters."""
+
+    def checked(text: Datum) -> Datum:
+        if pc.all(pc.string_is_ascii(_array(text))).as_py() is False:
+            raise NotVectorized("a text that is not ASCII")
+        return convert(text)
+
+    return checked
+
+
+def _array(values: Datum) -> pa.Array | pa.ChunkedArray:
+    return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
+
+
+def _concatenate(*texts: Datum) -> Datum:
+    return pc.binary_join_element_wise(*texts, "")
+
+
+def _case(*parts: Datum) -> Datum:
+    """Conditions and results in turn, then what else."""
+    *whens, otherwise = parts
+    conditions = pc.make_struct(*(pc.fill_null(each, False) for each in whens[::2]))
+    return pc.case_when(conditions, *whens[1::2], otherwise)
+
+
+def _in(value: Datum, *items: Datum) -> Datum:
+    found = pc.is_in(_array(value), value_set=pa.array([item.as_py() for item in items], value.type))
+    return pc.if_else(pc.is_valid(_array(value)), found, pa.scalar(None, pa.bool_()))
+
+
+FUNCTIONS: dict[str, Callable[..., Datum]] = {
+    "add": pc.add_checked,
+    "subtract": pc.subtract_checked,
+    "multiply": pc.multiply_checked,
+    "add_floats": pc.add,
+    "subtract_floats": pc.subtract,
+    "multiply_floats": pc.multiply,
+    "divide": _divide,
+    "modulo": _modulo,
+    "negate": pc.negate_checked,
+    "abs": pc.abs_checked,
+    "=": _without_nan(pc.equal),
+    "<>": _without_nan(pc.not_equal),
+    "<": _without_nan(pc.less),
+    "<=": _without_nan(pc.less_equal),
+    ">": _without_nan(pc.greater),
+    ">=": _without_nan(pc.greater_equal),
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+    "not": pc.invert,
+    "is_null": pc.is_null,
+    "is_true": lambda value: pc.fill_null(value, False),
+    "is_false": lambda value: pc.fill_null(pc.invert(value), False),
+    "in": _in,
+    "case": _case,
+    "coalesce": pc.coalesce,
+    "cast": lambda value: value,  # the call's type says to what
+    "concatenate": _concatenate,
+    "upper": _ascii(pc.ascii_upper),
+    "lower": _ascii(pc.ascii_lower),
+    "length": pc.utf8_length,
+    "starts_with": lambda text, pattern: pc.starts_with(text, pattern.as_py()),
+    "ends_with": lambda text, pattern: pc.ends_with(text, pattern.as_py()),
+    "contains": lambda text, pattern: pc.match_substring(text, pattern.as_py()),
+}
+
+
+def columns_of(vector: Vector) -> set[str]:
+    if isinstance(vector, Column):
+        return {vector.name}
+    if isinstance(vector, Call):
+        return set().union(*map(columns_of, vector.arguments))
+    return set()
+
+
+def columns_read(branches: Sequence[VectorBranch]) -> set[str] | None:
+    """What is needed of the rows that come in; None, which is all of it, where a branch does not project."""
+    needed: set[str] = set()
+    for branch in branches:
+        for step in branch.steps:
+            if isinstance(step, VectorProject):
+                needed |= set().union(*(columns_of(vector) for _, vector, _ in step.columns))
+                break
+            needed |= columns_of(step.condition)
+        else:
+            return None
+    return needed

@@ -1,0 +1,183 @@
+"""Expressions over Arrow arrays give what Spark gives, value by value, or leave it to Spark."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from headrace.catalog import Column
+from headrace.operators.vectorize import vectorized_expression
+from headrace.operators.vectors import FAULTS, Constant, columns_of
+from headrace.sql.bind import bind_expression
+from headrace.sql.dialect import parse_expression
+from headrace.sql.expressions import Expressions
+from headrace.types import SqlType, quote_spark
+
+COLUMNS = [
+    Column(name=name, type=kind)
+    for name, kind in {
+        "s": SqlType("smallint"),
+        "i": SqlType("integer"),
+        "j": SqlType("integer"),
+        "b": SqlType("bigint"),
+        "n": SqlType("numeric", precision=10, scale=2),
+        "m": SqlType("numeric", precision=6, scale=3),
+        "u": SqlType("numeric"),
+        "f": SqlType("real"),
+        "d": SqlType("double precision"),
+        "t": SqlType("varchar"),
+        "v": SqlType("varchar"),
+        "y": SqlType("bytea"),
+        "o": SqlType("boolean"),
+        "p": SqlType("boolean"),
+        "day": SqlType("date"),
+        "ts": SqlType("timestamp"),
+        "tz": SqlType("timestamptz"),
+        "span": SqlType("interval"),
+        "doc": SqlType("jsonb"),
+    }.items()
+]
+
+SAME = """
+    i; t; doc; span; 7; -3; 1.50; true; 3000000000; i + 1; i - j; i * 2; s + s; s + i; i + b; b * 2; -i; i / 3; b / 7; i % 7; -7 / 2; s % 3
+    n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; d + d; d * d; d - 1.5::double precision; f + f; f * f
+    i = j; i <> j; i < 3; i <= b; s > i; i >= 0; n = 1.5; n < m; n < i; m >= 1; t = 'abc'; t < v; t > ''; t <> v; t = NULL
+    day < '2024-01-01'; day = DATE '2024-02-29'; ts >= '2024-01-01 10:00:00'; tz < '2024-01-01 00:00:00+02'; f > d; d > 1; d < 1.5; o = p; o <> p; y = '\\x00ff'
+    span > '1 hour'; o AND p; o OR p; NOT o; o AND i > 0; i > 0 OR NULL; NOT (i > 0 AND n < 5); o; (o)
+    i IS NULL; i IS NOT NULL; t IS NULL; (i + 1) IS NULL; o IS TRUE; o IS NOT TRUE; o IS FALSE; (i > 0) IS TRUE
+    i BETWEEN 0 AND 5; i NOT BETWEEN 0 AND 5; t BETWEEN 'a' AND 'm'; n BETWEEN i AND 3; i IN (1, 2, 3); i NOT IN (1, 2); t IN ('a', 'abc'); n IN (1, 2.5)
+    t || v; t || '-' || v; 'x' || t; upper(t); lower(t); length(t); char_length(v); abs(i); coalesce(i, 0); coalesce(t, v, 'none'); coalesce(i, b)
+    CASE WHEN i > 0 THEN 'plus' WHEN i < 0 THEN 'minus' ELSE 'none' END; CASE WHEN o THEN i END; CASE i WHEN 1 THEN 'one' WHEN 2 THEN v END
+    CASE WHEN i > 0 THEN n ELSE i END; t LIKE 'a%'; t LIKE '%c'; t LIKE '%b%'; t LIKE 'abc'; t NOT LIKE 'a%'; i::bigint; i::numeric(12,2); s::int + 1; f::double precision
+"""  # noqa: E501
+SAME = [each.strip() for line in SAME.strip().splitlines() for each in line.split(";") if each.strip()]
+
+SPARKS = """
+    n / 3; d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t LIKE '%a%b%'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
+    t::varchar(2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
+    array[i, j]; t COLLATE "C" < v; i BETWEEN SYMMETRIC 5 AND 0; 'a'; NULL; d::real
+"""  # noqa: E501
+SPARKS = [each.strip() for line in SPARKS.strip().splitlines() for each in line.split(";") if each.strip()]
+
+
+def rows(seed: int, count: int = 300) -> pa.Table:
+    source = random.Random(seed)
+    midnight = datetime.datetime(2024, 1, 1)
+
+    def maybe(value):
+        return None if source.random() < 0.15 else value
+
+    def number(low, high):
+        return source.choice([0, 1, -1, 2, 5, low, high, source.randint(low, high), source.randint(-9, 9)])
+
+    def text():
+        return source.choice(["", "a", "abc", "ABC", "b%", "a_c", "xbx", "abc ", "c", "1", "mm"])
+
+    def moment():
+        return midnight + datetime.timedelta(minutes=source.randint(-1000, 1000) * 30)
+
+    values = {
+        "s": lambda: number(-150, 150),
+        "i": lambda: number(-40_000, 40_000),
+        "j": lambda: number(-9, 9),
+        "b": lambda: number(-(2**40), 2**40),
+        "n": lambda: Decimal(number(-(10**9), 10**9)).scaleb(-2),
+        "m": lambda: Decimal(number(-(10**5), 10**5)).scaleb(-3),
+        "u": lambda: Decimal(number(-(10**9), 10**9)),
+        "f": lambda: source.choice([0.0, -0.0, 1.5, 0.1, -2.25, 1e10]),
+        "d": lambda: source.choice([0.0, -0.0, 1.5, 0.1, -2.25, 1e300, source.random()]),
+        "t": text,
+        "v": text,
+        "y": lambda: source.choice([b"", b"\x00\xff", b"a"]),
+        "o": lambda: source.random() < 0.5,
+        "p": lambda: source.random() < 0.5,
+        "day": lambda: source.choice([datetime.date(2024, 2, 29), moment().date()]),
+        "ts": moment,
+        "tz": lambda: moment().replace(tzinfo=datetime.UTC),
+        "span": lambda: datetime.timedelta(minutes=source.randint(-100, 100)),
+        "doc": lambda: source.choice(["1", '{"a":1}', "null"]),
+    }
+    arrays = [pa.array([maybe(values[each.name]()) for _ in range(count)], each.type.arrow) for each in COLUMNS]
+    return pa.Table.from_arrays(arrays, names=[each.name for each in COLUMNS])
+
+
+def bound(text: str):
+    return bind_expression(parse_expression(text), COLUMNS, "r")
+
+
+def by_arrow(text: str, table: pa.Table) -> list:
+    vector = vectorized_expression(bound(text))
+    assert vector is not None, f"{text} is left to Spark"
+    found = vector.evaluate(table)
+    return [found.as_py()] * table.num_rows if isinstance(found, pa.Scalar) else found.to_pylist()
+
+
+def exactly(values: list) -> list:
+    """0.0 is not -0.0, and 1.50 not 1.5."""
+    return [repr(each) if isinstance(each, (float, Decimal)) else each for each in values]
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return rows(seed=7)
+
+
+@pytest.fixture(scope="module")
+def sparks(session, table) -> dict[str, list]:
+    """What Spark makes of all of them, in one query."""
+    schema = ", ".join(f"{quote_spark(each.name)} {each.type.spark}" for each in COLUMNS)
+    frame = session.createDataFrame(table, schema=schema).coalesce(1)
+    found = [Expressions(qualified=False).value(bound(text)) for text in SAME]
+    answer = frame.selectExpr(*(f"{each.sql} AS c{number}" for number, each in enumerate(found))).toArrow()
+    kinds = [each.type.arrow for each in found]
+    return {text: answer[n].cast(kind).to_pylist() for n, (text, kind) in enumerate(zip(SAME, kinds, strict=True))}
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_arrow_gives_what_spark_gives(sparks, table, text):
+    assert exactly(by_arrow(text, table)) == exactly(sparks[text])
+
+
+@pytest.mark.parametrize("text", SPARKS)
+def test_left_to_spark(text):
+    assert vectorized_expression(bound(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "value"),
+    [
+        ("i + 2000000000", "i", 2_000_000_000),
+        ("s * 1000::smallint", "s", 30_000),
+        ("i / j", "j", 0),
+        ("i % j", "j", 0),
+        ("-i", "i", -(2**31)),
+        ("abs(b)", "b", -(2**63)),
+        ("upper(t)", "t", "straße"),
+        ("lower(t)", "t", "İ"),
+        ("d < 5::double precision", "d", float("nan")),
+        ("f = f", "f", float("nan")),
+    ],
+)
+def test_values_that_only_spark_can_judge(text, column, value):
+    """Overflow, division by zero, letters beyond ASCII and NaN: the evaluation stops, and Spark is asked."""
+    kind = next(each.type for each in COLUMNS if each.name == column)
+    table = rows(seed=1, count=1)
+    for each in COLUMNS:
+        if each.name != column:
+            table = table.set_column(
+                table.schema.get_field_index(each.name),
+                each.name,
+                pa.array([1 if each.name in "ijs" else None], each.type.arrow),
+            )
+    table = table.set_column(table.schema.get_field_index(column), column, pa.array([value], kind.arrow))
+    with pytest.raises(FAULTS):
+        by_arrow(text, table)
+
+
+def test_columns_that_are_read():
+    assert columns_of(vectorized_expression(bound("CASE WHEN i > 0 THEN n * j END"))) == {"i", "n", "j"}
+    assert columns_of(Constant(1, pa.int32())) == set()
