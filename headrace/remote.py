@@ -1,6 +1,6 @@
 """A server in place of an engine: what the shell needs of a database, asked over the wire.
 
-with headrace.remote.connect("postgresql://root@localhost:4566/dev") as db:
+with headrace.connect("postgresql://root@localhost:4566/dev") as db:
     db.sql("SELECT * FROM t").rows()
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EnvironmentProblem, HeadraceError
-from headrace.serving.wire.oids import type_of
-from headrace.sql.literals import from_text
+from headrace.serving.wire.oids import typed
+from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import SqlType
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class RemoteDatabase:
     def _result(self, result: Any) -> RemoteResult:
         columns = range(result.nfields)
         # An array is shown as the server writes it.
-        kinds = [type_of(result.ftype(at)) for at in columns]
+        kinds = [typed(result.ftype(at), result.fmod(at)) for at in columns]
         types = [TEXT if kind is None or kind.name == "array" else kind for kind in kinds]
         rows = [tuple(_value(result.get_value(row, at), types[at]) for at in columns) for row in range(result.ntuples)]
         notice, self._notices = "; ".join(self._notices) or None, []
@@ -108,7 +109,13 @@ class RemoteDatabase:
 
 
 def _value(data: bytes | None, kind: SqlType) -> Any:
-    return None if data is None else from_text(data.decode(), kind)
+    if data is None:
+        return None
+    text = data.decode()
+    if kind.name == "numeric":
+        return Decimal(text)
+    # What only Spark would put into its normal form, such as JSON with fractions, stays as the server wrote it.
+    return text if (value := from_text(text, kind)) is NOT_CONSTANT else value
 
 
 def _told(error: psycopg.Error) -> HeadraceError:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import logging
 import os
 import signal
+import socket
 import ssl
 import threading
 from argparse import Namespace
@@ -18,7 +18,7 @@ from headrace.engine.spark import java_has_ended, spark_gone
 from headrace.errors import EnvironmentProblem, InvalidParameterValue
 from headrace.serving.server.http import MonitoringServer
 from headrace.serving.server.logs import write_logs
-from headrace.serving.server.server import Server
+from headrace.serving.server.server import Server, bind
 from headrace.serving.server.startup import Access
 from headrace.serving.wire.scram import Verifier
 
@@ -35,6 +35,10 @@ def serve(options: Namespace, *, say: Callable[[str], None]) -> int:
     write_logs(options.log_format)
     access = access_of(options)
     asked = threading.Event()
+    # Before the engine, which would start Spark and take the warehouse for nothing.
+    bound, monitored = _bind(options.host, options.port), None
+    if options.http_port:
+        monitored = _bind(options.host, options.http_port)
     with Database(
         options.warehouse,
         master=options.master,
@@ -45,14 +49,10 @@ def serve(options: Namespace, *, say: Callable[[str], None]) -> int:
         # After Spark has started, which brings a handler of its own.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: _stop_or_leave(asked))
-        with _listening(options.host, options.port):
-            server = Server(
-                database.engine, host=options.host, port=options.port, access=access, sessions=options.sessions
-            )
+        server = Server(database.engine, bound=bound, access=access, sessions=options.sessions)
         monitoring = None
-        if options.http_port:
-            with _listening(options.host, options.http_port):
-                monitoring = MonitoringServer(database.engine, server, host=options.host, port=options.http_port)
+        if monitored is not None:
+            monitoring = MonitoringServer(database.engine, server, bound=monitored)
             monitoring.start()
         server.start()
         say(f"headrace is ready: psql -h {server.host} -p {server.port} -d dev -U {access.user}")
@@ -76,13 +76,13 @@ def _stop_or_leave(asked: threading.Event) -> None:
     asked.set()
 
 
-@contextlib.contextmanager
-def _listening(host: str, port: int):
+def _bind(host: str, port: int) -> socket.socket:
     try:
-        yield
-    except OSError as error:
+        return bind(host, port)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise EnvironmentProblem(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="name another with --port or --http-port"
+            f"cannot listen on {host}:{port}: {reason}", hint="name another with --port or --http-port"
         ) from error
 
 
@@ -93,6 +93,10 @@ def access_of(options: Namespace) -> Access:
             password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise EnvironmentProblem(f"{options.password_file} cannot be read: {error.strerror}") from error
+    if password == "":
+        raise InvalidParameterValue(
+            "the password is empty", hint="clients do not send empty ones; for none at all leave it out"
+        )
     if password is None and not options.trust and not _is_loopback(options.host):
         raise InvalidParameterValue(
             f"listening on {options.host} without a password would let everybody in",

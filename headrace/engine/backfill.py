@@ -18,21 +18,21 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from headrace.backfill.chunks import EXACT, next_chunk, remaining
-from headrace.backfill.job import Job, Strategy, replica_needed_after
-from headrace.backfill.pacing import UNLIMITED, Fixed, Policy, RateLimit, Reach, parse_policy
+from headrace.backfill.job import Job, replica_needed_after
+from headrace.backfill.pacing import UNLIMITED, Fixed, RateLimit, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.backfill.sharing import companions, follows, shares
 from headrace.engine import chunks
-from headrace.engine.chunks import ChunkReader, ReadChunk
+from headrace.engine.chunks import ChunkReader
 from headrace.engine.deltas import LateDelta, Written
 from headrace.engine.filling import finished, jobs_of, with_job
+from headrace.engine.flights import Flight, Landing, Pace, Turn
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
 from headrace.engine.spark import use_pool
@@ -60,80 +60,6 @@ AT_ONCE = 2
 """Chunks of a job in flight: while one is being planned, indexed or landed, the executors work on the other."""
 
 
-class Turn:
-    """Chunks of a job write one after the other, in the order in which they were started and will land."""
-
-    def __init__(self, before: Iterable[Turn | None]):
-        self._before = [each for each in before if each is not None]
-        self.over = threading.Event()
-        self.waited = 0.0
-        """Seconds; they are not part of what a chunk costs."""
-
-    def __enter__(self) -> None:
-        if self._before:
-            began = time.perf_counter()
-            for each in self._before:
-                each.over.wait()
-            self._before = []
-            self.waited = time.perf_counter() - began
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        self._before = []  # or each would keep all before it alive
-        self.over.set()
-
-
-@dataclass(kw_only=True, eq=False)
-class Flight:
-    """A chunk that is being read, or waits for its epoch."""
-
-    job_id: int
-    upstream_id: int
-    strategy: Strategy
-    chunk: Chunk
-    snapshot: int
-    """The epoch that it is read as of."""
-    runs: tuple[Run, ...]
-    """What it is read from: these files must stay until it is read."""
-    future: Future[ReadChunk]
-
-    @property
-    def open_ended(self) -> bool:
-        """Where it will end is known only when it is read."""
-        return self.chunk.limit is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Landing:
-    flight: Flight
-    read: ReadChunk
-    late: tuple[Piece, ...]
-
-    @property
-    def job_id(self) -> int:
-        return self.flight.job_id
-
-
-@dataclass(kw_only=True)
-class _Pace:
-    """What is measured of a job; lost with the process, and measured again."""
-
-    text: str
-    policy: Policy
-    limit: RateLimit
-    last_turn: Turn | None = None
-    reach: Reach = field(default_factory=Reach)
-    failures: int = 0
-    retry_at: float = 0.0
-    """In seconds of time.monotonic()."""
-    cap: int = UNLIMITED
-    """Rows of a chunk: halved when one has missed too much, doubled when one has landed."""
-    recent: list[tuple[float, int]] = field(default_factory=list)
-    """When how many rows landed, for rows/s."""
-
-
 class Backfills:
     def __init__(
         self,
@@ -151,7 +77,7 @@ class Backfills:
         self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-chunks")
         self._group = f"headrace-backfill-{uuid.uuid4().hex}"
         self._flights: list[Flight] = []
-        self._paces: dict[int, _Pace] = {}
+        self._paces: dict[int, Pace] = {}
         self._log = DeltaLog()
         self._waiting: dict[int, list[Future]] = {}
         self._reasons: dict[int, HeadraceError] = {}
@@ -339,12 +265,12 @@ class Backfills:
     def _in_flight(self, job_id: int) -> int:
         return sum(flight.job_id == job_id for flight in self._flights)
 
-    def _pace(self, job: Job) -> _Pace:
+    def _pace(self, job: Job) -> Pace:
         text = f"{job.pacing} {job.rate_limit}"
         pace = self._paces.get(job.id)
         if pace is None or pace.text != text:
             policy = parse_policy(job.pacing, barrier_interval=self._barrier_interval())
-            pace = _Pace(text=text, policy=policy, limit=RateLimit(job.rate_limit, now=time.monotonic()))
+            pace = Pace(text=text, policy=policy, limit=RateLimit(job.rate_limit, now=time.monotonic()))
             self._paces[job.id] = pace
         return pace
 

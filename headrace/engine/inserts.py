@@ -90,15 +90,28 @@ def target_columns(relation: Relation, names: Sequence[str]) -> list[Column]:
 
 
 def insert_values(engine: Engine, relation: Relation, statement: ast.Insert) -> InsertRows:
-    targets = target_columns(relation, statement.columns)
-    cells = [_row_cells(row, targets, explicit=bool(statement.columns)) for row in statement.rows or ()]
-    columns = stored_columns(relation)
-    table = _constant_rows(columns, targets, cells)
-    if table is None:
-        with spark_errors("INSERT"):
-            table = _evaluated_rows(engine, relation, columns, targets, cells)
+    change = insert_constants(relation, statement)
+    if change is not None:
+        return change
+    targets, cells = _cells(relation, statement)
+    with spark_errors("INSERT"):
+        table = _evaluated_rows(engine, relation, stored_columns(relation), targets, cells)
     check_not_null(relation, table)
     return InsertRows(rows=table)
+
+
+def insert_constants(relation: Relation, statement: ast.Insert) -> InsertRows | None:
+    """The rows, if every value is a plain constant."""
+    table = _constant_rows(stored_columns(relation), *_cells(relation, statement))
+    if table is None:
+        return None
+    check_not_null(relation, table)
+    return InsertRows(rows=table)
+
+
+def _cells(relation: Relation, statement: ast.Insert) -> tuple[list[Column], list[list[Any]]]:
+    targets = target_columns(relation, statement.columns)
+    return targets, [_row_cells(row, targets, explicit=bool(statement.columns)) for row in statement.rows or ()]
 
 
 def _row_cells(row: Sequence[exp.Expression], targets: Sequence[Column], *, explicit: bool) -> list[Any]:
@@ -122,10 +135,11 @@ def _constant_rows(columns: list[Column], targets: list[Column], cells: list[lis
         if column.generated is not None:
             return None
         at = positions.get(column.name)
-        default = _constant_default(column)
-        values = []
+        values, default = [], _DEFAULT  # which is looked at only where it is needed
         for row in cells:
             cell = _DEFAULT if at is None else row[at]
+            if cell is _DEFAULT and default is _DEFAULT:
+                default = _constant_default(column)
             value = default if cell is _DEFAULT else constant(cell, column.type)
             if value is NOT_CONSTANT:
                 return None

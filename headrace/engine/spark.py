@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ SESSION_SETTINGS = SPARK_SETTINGS | {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    # Of what a Python task is given; a batch is one row at least.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
     # Epochs are small and their shapes known: re-planning at run time costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
@@ -57,6 +60,7 @@ SESSION_SETTINGS = SPARK_SETTINGS | {
 
 
 SPARE_SLOTS = 2
+_THREAD = threading.local()
 
 
 def start_session(*, master: str | None = None, driver_memory: str | None = None) -> SparkSession:
@@ -143,7 +147,10 @@ def _session(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
 
 def use_pool(spark: SparkSession, name: str) -> None:
     """Puts this thread's jobs into a pool, so that epochs, queries and merges share the executors fairly."""
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    context = spark.sparkContext
+    if getattr(_THREAD, "pool", None) != (context, name):  # the JVM need not be told again
+        context.setLocalProperty("spark.scheduler.pool", name)
+        _THREAD.pool = (context, name)
 
 
 def ship_package(spark: SparkSession) -> None:

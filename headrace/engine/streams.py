@@ -19,14 +19,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark import RDD
-from pyspark.serializers import NoOpSerializer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.engine.spark import spark_errors
 from headrace.errors import StorageError
-from headrace.state.cuts import CUT_BYTES, RESULTS, CutPartition, parts_of, stream_of
+from headrace.state.cuts import ANSWER, CUT_BYTES, RESULTS, CutPartition, parts_of, stream_of
 from headrace.state.storage import Storage
 
 KILLED_AFTER = 5.0
@@ -82,15 +80,17 @@ class Streams:
         """Whether somebody may still want this scratch file."""
         return stream_of(path) in self._open
 
-    def record_batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    def record_batches(self, frame: DataFrame, *, given: bool = False) -> Iterator[pa.RecordBatch]:
+        """``given``: it reads nothing that is stored, so that the planner may have worked out its rows already."""
         with spark_errors("the query"):
             schema = _schema(frame)
-            if frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
-                # Rows that the planner has worked out already: SELECT 1. A job would only carry them around.
-                columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
-                arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-                return
+            if given and frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
+                # SELECT 1: a job would only carry the rows around. Not so of dates that Python does not have.
+                with contextlib.suppress(ValueError, OverflowError):
+                    columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
+                    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                    return
             for part in self._parts(frame):
                 yield pa.ipc.read_record_batch(pa.py_buffer(part), schema)
 
@@ -98,7 +98,7 @@ class Streams:
         """All rows, computed now and read later, from files; the driver holds little of them."""
         stream = self._begin()
         try:
-            answers = self._cut(frame, stream, min(self.cut_bytes, KEPT_BYTES)).collect()
+            answers = [answer for (answer,) in self._cut(frame, stream, min(self.cut_bytes, KEPT_BYTES)).collect()]
         except BaseException:
             self._let_go(stream)
             self._remove_unwanted()
@@ -124,9 +124,11 @@ class Streams:
             with contextlib.suppress(IndexError):  # another thread was faster
                 self._forget(self._unwanted.popleft())
 
-    def _cut(self, frame: DataFrame, stream: str, cut_bytes: int) -> RDD:
-        parts = RDD(frame._jdf.toArrowBatchRdd().toJavaRDD(), frame.sparkSession.sparkContext, NoOpSerializer())
-        return parts.mapPartitions(CutPartition(files=self._storage.files, stream=stream, cut_bytes=cut_bytes))
+    def _cut(self, frame: DataFrame, stream: str, cut_bytes: int) -> DataFrame:
+        if len(set(frame.columns)) < len(frame.columns):  # which a query's columns may be called as they like
+            frame = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
+        cut = CutPartition(files=self._storage.files, stream=stream, cut_bytes=cut_bytes)
+        return frame.mapInArrow(cut, f"{ANSWER} BINARY")
 
     def _parts(self, frame: DataFrame) -> Iterator[bytes]:
         context = frame.sparkSession.sparkContext
@@ -139,7 +141,7 @@ class Streams:
                 answers = self._cut(frame, stream, self.cut_bytes).toLocalIterator(prefetchPartitions=True)
             finally:
                 context.removeJobTag(tag)
-            for answer in answers:
+            for (answer,) in answers:
                 yield from parts_of(answer, self._storage)
             finished = True
         finally:

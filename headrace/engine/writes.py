@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -140,21 +141,34 @@ class _Table:
     # --- small -------------------------------------------------------------------------------------------------
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
-        tables = [with_vnode(self._layout, self._with_row_id(change.rows)) for change in changes]
-        columns = None if self._relation.on_conflict == "update_if_not_null" else self._needed(tables)
-        changed = self._keyed(tables, fresh=self._generated_key, columns=columns)
-        taken = [changed.insert(table) for table in tables]
-        outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
+        # Many small statements are one table: what is done to each table costs more than what is done to a row.
+        counts = [change.rows.num_rows for change in changes]
+        rows = changes[0].rows if len(changes) == 1 else pa.concat_tables(change.rows for change in changes)
+        table = with_vnode(self._layout, self._with_row_id(rows.combine_chunks()))
+        columns = None if self._relation.on_conflict == "update_if_not_null" else self._needed
+        changed = self._keyed([table], fresh=self._generated_key, columns=columns)
+        if self._relation.on_conflict == "overwrite":
+            changed.insert(table)
+            written = table.drop_columns([VNODE])
+            ends = itertools.accumulate(counts)
+            outcomes = [
+                Outcome(count=count, rows=written.slice(end - count, count))
+                for count, end in zip(counts, ends, strict=True)
+            ]
+        else:
+            # Which rows of a statement are taken, and as what, depends on those before it.
+            ends = itertools.accumulate(counts)
+            taken = [changed.insert(table.slice(end - count, count)) for count, end in zip(counts, ends, strict=True)]
+            outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), outcomes
 
-    def _needed(self, tables: Sequence[pa.Table]) -> set[str] | None:
-        """The columns of the old rows that must be read: of rows that are replaced, most need not be. None: all.
+    @property
+    def _needed(self) -> set[str] | None:
+        """What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
 
-        Those that something is derived from; and those in which a new row is NULL, because what is not read looks
-        like NULL too, and a row that replaces its like is not written.
+        None: all of it is needed.
         """
-        nulls = {name for table in tables for name in table.column_names if table[name].null_count}
-        needed = nulls | columns_derived_from(self._relation, self._state.catalog)
+        needed = columns_derived_from(self._relation, self._state.catalog)
         return None if needed.issuperset(set(self._layout.names) - set(self._layout.key_names)) else needed
 
     def _keyed(
@@ -190,7 +204,7 @@ class _Table:
         rows, deletes, origins = (
             with_vnode(self._layout, each) for each in (change.rows, change.deletes, change.origins)
         )
-        columns = None if change.fills else self._needed([rows])
+        columns = None if change.fills else self._needed
         changed = self._keyed([rows, deletes, origins], columns=columns)
         try:
             rows = changed.filled(rows, origins, change.fills)
@@ -201,7 +215,7 @@ class _Table:
         changed.delete(deletes)
         changed.insert(rows)
         count = rows.num_rows + deletes.num_rows
-        return TableDelta(relation=self._relation, rows=changed.delta()), [Outcome(count=count)]
+        return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), [Outcome(count=count)]
 
     # --- INSERT … SELECT ---------------------------------------------------------------------------------------
 

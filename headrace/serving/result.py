@@ -33,6 +33,7 @@ class Result:
         frame: DataFrame | None = None,
         spark: SparkSession | None = None,
         streams: Streams | None = None,
+        given: bool = False,
     ):
         self._tag = tag
         self.notice: str | None = None
@@ -43,14 +44,22 @@ class Result:
         self._frame = frame
         self._spark = spark
         self._streams = streams
+        self._given = given
 
     @staticmethod
-    def of_frame(frame: DataFrame, types: Sequence[SqlType] | None = None, *, streams: Streams | None = None) -> Result:
+    def of_frame(
+        frame: DataFrame,
+        types: Sequence[SqlType] | None = None,
+        *,
+        streams: Streams | None = None,
+        given: bool = False,
+    ) -> Result:
+        """``given``: the query reads nothing that is stored."""
         fields = frame.schema.fields
         if types is None:
             types = [from_spark_json(field.dataType.jsonValue(), field.metadata) for field in fields]
         names = [field.name for field in fields]
-        return Result("SELECT", columns=names, types=types, frame=frame, streams=streams)
+        return Result("SELECT", columns=names, types=types, frame=frame, streams=streams, given=given)
 
     @staticmethod
     def of_rows(
@@ -76,7 +85,7 @@ class Result:
     def batches(self) -> Generator[pa.RecordBatch]:
         """The rows part by part: a large result is never held as a whole."""
         if self._table is None and self._frame is not None and self._streams is not None:
-            yield from self._streams.record_batches(self._frame)
+            yield from self._streams.record_batches(self._frame, given=self._given)
         elif self._table is None and self._kept is not None:
             yield from self._kept.batches()
         else:

@@ -72,6 +72,8 @@ class Session:
         self.user, self.process = "root", 0
         self._wrote = False
         self._told = False
+        self.settings_version = 0
+        """Counts how often variables were set"""
 
     def sql(self, text: str) -> Result:
         """Runs all statements and answers the last one's result."""
@@ -154,8 +156,8 @@ class Session:
 
     @run.register
     def _select(self, statement: ast.Select) -> Result:
-        frame, types = self._query(statement)
-        return Result.of_frame(frame, types, streams=self._engine.streams)
+        frame, types, given = self._query(statement)
+        return Result.of_frame(frame, types, streams=self._engine.streams, given=given)
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""
@@ -176,8 +178,8 @@ class Session:
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
-    def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
-        """The query as of the epoch that it, or the session, asks for."""
+    def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType], bool]:
+        """The query as of the epoch that it, or the session, asks for; and whether it reads nothing that is stored."""
         state = self._engine.snapshot(self._variable("query_epoch"))
         system = resolve(statement.query, self._context(state))
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
@@ -186,7 +188,9 @@ class Session:
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         elif system.tables:
             state = dataclasses.replace(state, catalog=system.catalog)
-        return query_frame(self._engine, state, bound, use_indexes=self._use_indexes, notes=notes, given=system.tables)
+        use = self._use_indexes
+        frame, types = query_frame(self._engine, state, bound, use_indexes=use, notes=notes, given=system.tables)
+        return frame, types, all(id in system.tables for id in bound.relations)
 
     def _context(self, state: Manifest) -> Context:
         """What queries that speak of the system are answered from."""
@@ -210,7 +214,7 @@ class Session:
                 text = self._definitions.explain(inner, state, self._all_variables())
         elif isinstance(inner, ast.Select):
             notes: list[str] = []
-            frame, _ = self._query(inner, notes)
+            frame, _, _ = self._query(inner, notes)
             with spark_errors("EXPLAIN"):
                 plan = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
                 text = "\n".join([*notes, plan])
@@ -233,15 +237,22 @@ class Session:
             change = inserts.insert_query(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._write("INSERT 0", relation, change, returning)
 
-    def plain_insert(self, statement: ast.Insert) -> tuple[Relation, pa.Table] | None:
-        """The rows of an INSERT that may be written together with those of others; None if it must run alone."""
+    def plain_insert(self, statement: ast.Insert, *, constants_only: bool = False) -> tuple[Relation, pa.Table] | None:
+        """The rows of an INSERT that may be written together with those of others; None if it must run alone.
+
+        With ``constants_only`` also if its values have to be evaluated.
+        """
         if statement.rows is None or statement.returning:
             return None
         self._refuse_if_impossible(statement)
         relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
         if relation.on_conflict == "ignore":
             return None  # how many rows it takes is known only when it has run
-        return relation, inserts.insert_values(self._engine, relation, statement).rows
+        if constants_only:
+            change = inserts.insert_constants(relation, statement)
+        else:
+            change = inserts.insert_values(self._engine, relation, statement)
+        return None if change is None else (relation, change.rows)
 
     def write_rows(self, relation: Relation, rows: pa.Table) -> None:
         self._engine.write(relation.id, InsertRows(rows=rows))
@@ -463,6 +474,7 @@ class Session:
             raise InvalidParameterValue(
                 f'"{parameter.name}" belongs to the warehouse', hint=f"use ALTER SYSTEM SET {parameter.name} = …"
             )
+        self.settings_version += 1
         if statement.value is None:
             self._variables.pop(parameter.name, None)
         else:
@@ -473,6 +485,7 @@ class Session:
     @run.register
     def _reset_all(self, statement: ast.ResetAll) -> Result:
         self._variables.clear()
+        self.settings_version += 1
         return Result("RESET")
 
     # --- transactions ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from headrace.errors import TypeMismatch, Unsupported
 from headrace.sql import spans
+from headrace.sql.composites import array_items
 from headrace.sql.intervals import parse_interval, spark_interval
 from headrace.sql.literals import (
     FALSE_WORDS,
@@ -107,69 +108,23 @@ def _exact_literal(text: str) -> Typed | None:
 
 def _array_literal(text: str, target: SqlType) -> Typed:
     """'{1,2,NULL,"a b"}', or '{{1,2},{3,4}}'"""
-    body = text.strip()
-    if target.element.name == "struct" or not (body.startswith("{") and body.endswith("}")):
+    if target.element.name == "struct":
         raise Unsupported(f"the array constant '{text}' is not supported", hint="use ARRAY[…]")
-    if body.startswith("{{") and target.element.name != "array":  # PostgreSQL's types do not count dimensions
+    items = array_items(text)
+    if text.strip().startswith("{{") and target.element.name != "array":  # PostgreSQL's types do not count dimensions
         target = SqlType("array", element=target)
-    items = _inner_arrays(body) if target.element.name == "array" else split_array(body)
     elements = [cast(Typed("NULL", None, literal=item), target.element) for item in items]
     kind = SqlType("array", element=elements[0].type) if elements and target.element.name == "array" else target
     return Typed(f"CAST(array({', '.join(element.sql for element in elements)}) AS {kind.spark})", kind)
 
 
-def _inner_arrays(body: str) -> list[str]:
-    """The arrays in an array's text: '{1,2}' and '{3,4}' of '{{1,2},{3,4}}'."""
-    found, depth, quoted, start = [], 0, False, 0
-    for position, character in enumerate(body):
-        if character == '"' and body[position - 1] != "\\":
-            quoted = not quoted
-        elif not quoted and character == "{":
-            depth += 1
-            start = position if depth == 2 else start
-        elif not quoted and character == "}":
-            depth -= 1
-            if depth == 1:
-                found.append(body[start : position + 1])
-    return found
-
-
 def array_text(items: list[str]) -> str:
-    """PostgreSQL's text form of an array of strings; the inverse of split_array.
+    """PostgreSQL's text form of an array of strings; the inverse of :func:`array_items`.
 
     >>> array_text(["a", 'b"c'])
     '{"a","b\\\\"c"}'
     """
     return "{" + ",".join('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items) + "}"
-
-
-def split_array(body: str) -> list[str | None]:
-    """The elements of PostgreSQL's text form of an array; None for NULL.
-
-    >>> split_array('{a, "b,\\\\"c", NULL}')
-    ['a', 'b,"c', None]
-    """
-    items: list[str | None] = []
-    position, inner = 0, body.strip()[1:-1].strip()
-    while position < len(inner):
-        if inner[position] == '"':
-            item, position = "", position + 1
-            while inner[position] != '"':
-                position += inner[position] == "\\"
-                item += inner[position]
-                position += 1
-            position += 1
-            items.append(item)
-        else:
-            end = inner.find(",", position)
-            end = len(inner) if end < 0 else end
-            item = inner[position:end].strip()
-            items.append(None if item.upper() == "NULL" else item)
-            position = end
-        position = inner.find(",", position) + 1 or len(inner)
-        while position < len(inner) and inner[position] == " ":
-            position += 1
-    return items
 
 
 # --- one function per target type -------------------------------------------------------------------------------

@@ -66,6 +66,12 @@ def _create(p: Parser) -> Unfinished:
             position=p._tokens[p._index - 2].start + 1,
         )
     what = p._curr.text.upper()
+    if what in ("TEMP", "TEMPORARY"):
+        raise Unsupported(
+            f"CREATE {what} {p._next.text.upper() if p._next else ''}".rstrip() + " is not supported",
+            hint="every relation is for all sessions; make one of another name, and drop it when it is not needed",
+            position=p._curr.start + 1,
+        )
     if what in _NOT_CREATED:
         raise Unsupported(f"CREATE {what} is not supported yet", position=p._curr.start + 1)
     p.raise_error("unknown CREATE")

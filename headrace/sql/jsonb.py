@@ -10,7 +10,8 @@ import json
 from typing import Any
 
 from headrace.errors import DataError, Unsupported
-from headrace.sql.casts import cast, split_array
+from headrace.sql.casts import cast
+from headrace.sql.composites import array_items
 from headrace.sql.jsonb_paths import contains as contains_value
 from headrace.sql.literals import from_text, spark_string
 from headrace.sql.operators import no_operator
@@ -47,7 +48,7 @@ def get_path(value: Typed, path: Typed, *, as_text: bool = False) -> Typed:
     value = _as_jsonb("#>>" if as_text else "#>", value, path)
     if path.literal is None or not path.literal.strip().startswith("{"):
         raise Unsupported("a path for #> that is not a constant like '{a,b}' is not supported")
-    *steps, last = split_array(path.literal)
+    *steps, last = array_items(path.literal)
     for step in steps:
         value = _by_name_or_number(value, step, as_text=False)
     return _by_name_or_number(value, last, as_text=as_text)

@@ -8,7 +8,8 @@ with the path, and not faster.
 from __future__ import annotations
 
 from headrace.errors import DataError, Unsupported
-from headrace.sql.casts import cast, split_array
+from headrace.sql.casts import cast
+from headrace.sql.composites import array_items
 from headrace.sql.literals import spark_string
 from headrace.sql.signatures import check_arity
 from headrace.sql.typed import BOOLEAN, JSONB, TEXT, Typed
@@ -23,7 +24,7 @@ _FIELDS = "CAST(parse_json({}) AS MAP<STRING, VARIANT>)"
 def _steps(name: str, path: Typed) -> list[str]:
     if path.literal is None or not path.literal.strip().startswith("{"):
         raise Unsupported(f"{name} with a path that is not a constant like '{{a,b}}' is not supported")
-    steps = split_array(path.literal)
+    steps = array_items(path.literal)
     if any(step is None for step in steps):
         raise DataError("path element must not be null", sqlstate="22004")
     return steps

@@ -25,6 +25,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import DataError, HeadraceError, Unsupported
+from headrace.sql.composites import array_items
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.intervals import parse_interval, spark_interval
@@ -52,6 +53,7 @@ _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
 _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?"
 _ZONE = r"\s*(Z|z|UTC|[+-]\d{1,2}(?::?\d{2})?)"
+_NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _MOMENT = re.compile(rf"{_DATE}(?:(?:[T ]\s*){_TIME}(?:{_ZONE})?)?")
 _PLAIN_JSON = re.compile(r"[\x20-\x7e]*")
 
@@ -113,7 +115,7 @@ def _fit(value: Decimal, kind: SqlType) -> Any:
 
 def _double(text: str, kind: SqlType) -> Any:
     if not _DECIMAL.fullmatch(text.strip()):
-        return NOT_CONSTANT
+        return float(text.strip()) if text.strip().lower() in _NOT_FINITE else NOT_CONSTANT
     return _to_float(text.strip(), kind)
 
 
@@ -245,6 +247,11 @@ def _small(value: Any) -> bool:
     return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
+def _array(text: str, kind: SqlType) -> Any:
+    values = [None if item is None else from_text(item, kind.element) for item in array_items(text)]
+    return NOT_CONSTANT if any(value is NOT_CONSTANT for value in values) else values
+
+
 _READERS = {
     "boolean": _boolean,
     "smallint": _integer,
@@ -260,6 +267,7 @@ _READERS = {
     "timestamptz": _timestamptz,
     "interval": _interval,
     "jsonb": _jsonb,
+    "array": _array,
 }
 
 

@@ -12,6 +12,7 @@ from headrace.catalog import INTERNAL_PREFIX, ROW_ID
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, UndefinedRelation
 
 DATABASE, SCHEMA = "dev", "public"
+SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "rw_catalog")
 
 
 def relation_name(parts: Sequence[str], position: int | None = None) -> str:
@@ -19,6 +20,8 @@ def relation_name(parts: Sequence[str], position: int | None = None) -> str:
     *qualifiers, name = parts
     if len(qualifiers) > 2:
         raise SqlSyntaxError(f"improper qualified name (too many dotted names): {'.'.join(parts)}", position=position)
+    if qualifiers and qualifiers[-1] in SYSTEM_SCHEMAS:
+        raise UndefinedRelation(f'relation "{qualifiers[-1]}.{name}" does not exist', position=position)
     if qualifiers and qualifiers[-1] != SCHEMA:
         raise UndefinedRelation(
             f'schema "{qualifiers[-1]}" does not exist', position=position, hint=f"the only schema is {SCHEMA}"

@@ -4,16 +4,17 @@ What a task answers is held by the driver as a whole, so a task may answer littl
 of a larger one it writes the rows into scratch files and answers their names. It waits for nobody meanwhile: a reader
 that is slow holds up files on a disk, and no executor.
 
-A partition comes in as serialised Arrow batches, a part each, and what goes out is parts again or names of files:
+A partition comes in as Arrow batches, which Spark bounds by rows and by bytes. Serialised, each is a part. What goes
+out is parts again or names of files:
 
 >>> import tempfile
 >>> from headrace.state.storage import LocalStorage
 >>> storage = LocalStorage(tempfile.mkdtemp())
 >>> storage.make_dirs(RESULTS)
 >>> cut = CutPartition(files=storage.files, stream="7", cut_bytes=4)
->>> list(cut([b"ab", b"c"]))
+>>> list(cut.answers([b"ab", b"c"]))
 [b'=ab', b'=c']
->>> names = list(cut([b"abc", b"de", b"fghij", b"k"]))
+>>> names = list(cut.answers([b"abc", b"de", b"fghij", b"k"]))
 >>> [name[:11] for name in names]
 [b'@results/7-', b'@results/7-', b'@results/7-']
 >>> [list(parts_of(name, storage)) for name in names]
@@ -28,6 +29,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from headrace.errors import StorageError
 from headrace.state.files import Files
 from headrace.state.prepared import spare_what_stays
@@ -41,21 +44,26 @@ CUT_BYTES = 4 << 20
 RESULTS = "results"
 """The folder of scratch files. All of it goes when a warehouse is opened."""
 
+ANSWER = "answer"
 PART, FILE = b"=", b"@"
 _LENGTH = struct.Struct("!q")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CutPartition:
-    """A task body for ``mapPartitions``."""
+    """A task body for ``mapInArrow``: rows in, answers out."""
 
     files: Files
     stream: str
     """Whose result it is: names of its files begin with it."""
     cut_bytes: int = CUT_BYTES
 
-    def __call__(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_what_stays()
+        for answer in self.answers(batch.serialize().to_pybytes() for batch in batches):
+            yield pa.record_batch({ANSWER: pa.array([answer], pa.binary())})
+
+    def answers(self, parts: Iterable[bytes]) -> Iterator[bytes]:
         remaining = iter(parts)
         first, more = self._take(remaining)
         if not more:

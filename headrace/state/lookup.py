@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -130,12 +130,16 @@ class ReadProbes:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 todo, keys_ipc = pickle.loads(packed)
-                keys = pa.ipc.open_stream(keys_ipc).read_all()
-                for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
-                    with open_parquet(self.files, path, footers=FOOTERS) as parquet:
-                        for _, groups, first, last in probes_of_file:
-                            table = parquet.read_row_groups(list(groups), columns=self._names, use_threads=False)
-                            yield from self._matching(table, keys.slice(first, last - first)).to_batches()
+                for table in self.read(todo, pa.ipc.open_stream(keys_ipc).read_all()):
+                    yield from table.to_batches()
+
+    def read(self, todo: Sequence[tuple[str, tuple[int, ...], int, int]], keys: pa.Table) -> Iterator[pa.Table]:
+        """The same wherever it runs. What to do as :func:`_brief` says it."""
+        for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
+            with open_parquet(self.files, path, footers=FOOTERS) as parquet:
+                for _, groups, first, last in probes_of_file:
+                    table = parquet.read_row_groups(list(groups), columns=self._names, use_threads=False)
+                    yield self._matching(table, keys.slice(first, last - first))
 
     @property
     def _names(self) -> list[str] | None:
@@ -207,8 +211,7 @@ def lookup(
     body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
     here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
     if here and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
-        task = pa.record_batch({"task": pa.array([_pack(todo, key_table)], pa.binary())})
-        return newest_live(layout, pa.Table.from_batches(list(body(iter([task]))), layout.stored_schema))
+        return newest_live(layout, pa.concat_tables(body.read(_brief(todo), key_table)))
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     packed = [_pack(task, key_table) for task in tasks]
     found = run_tasks(spark, body, packed, layout.spark_schema)
@@ -274,9 +277,12 @@ def _rows(some: list[Probe]) -> int:
     return sum(probe.rows for probe in some)
 
 
+def _brief(task: list[Probe]) -> list[tuple[str, tuple[int, ...], int, int]]:
+    return [(probe.path, probe.groups, probe.first_key, probe.last_key) for probe in task]
+
+
 def _pack(task: list[Probe], key_table: pa.Table) -> bytes:
-    todo: list[Any] = [(probe.path, probe.groups, probe.first_key, probe.last_key) for probe in task]
-    return pickle.dumps((todo, packed_rows(key_table)))
+    return pickle.dumps((_brief(task), packed_rows(key_table)))
 
 
 def newest_live(layout: Layout, rows: pa.Table) -> pa.Table:

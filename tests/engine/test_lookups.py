@@ -72,15 +72,6 @@ def test_rows_replaced_before_a_view_was_made(db, orders):
     ]
 
 
-def test_what_is_not_read_is_not_taken_for_null(db, orders):
-    """A row that replaces its like is not written; one that sets to NULL what nobody reads is not its like."""
-    db.sql("INSERT INTO orders VALUES (1, 10, NULL, 'Ulm')")
-    assert db.sql("SELECT * FROM orders WHERE id = 1").rows() == [(1, 10, None, "Ulm")]
-    db.sql("CREATE MATERIALIZED VIEW prices AS SELECT id, price FROM orders")
-    db.sql("INSERT INTO orders VALUES (1, 10, NULL, NULL), (2, 20, NULL, NULL)")
-    assert sorted(db.sql("SELECT * FROM orders").rows()) == [(1, 10, None, None), (2, 20, None, None)]
-
-
 def test_what_is_merged_into_old_rows_needs_all_of_them(db):
     db.sql("CREATE TABLE m (id INT PRIMARY KEY, a INT, b INT) ON CONFLICT DO UPDATE IF NOT NULL")
     db.sql("INSERT INTO m VALUES (1, 1, 1)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import socket
 import struct
 import threading
@@ -12,8 +13,9 @@ import time
 import psycopg
 import pytest
 
-from headrace.serving.server import startup
-from headrace.serving.server.server import Server
+from headrace.serving.server import http, startup
+from headrace.serving.server.budget import Budget
+from headrace.serving.server.server import Server, bind
 
 
 def raw(server) -> socket.socket:
@@ -27,6 +29,15 @@ def read_all(sock: socket.socket) -> bytes:
             data += part
     except OSError:
         pass
+    return data
+
+
+def read_until_ready(sock: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"Z\0\0\0\5I"):
+        part = sock.recv(65_536)
+        assert part, data
+        data += part
     return data
 
 
@@ -88,13 +99,13 @@ def test_a_client_that_reads_nothing_delays_no_epoch(server, connect, table):
     writer = connect()
     writer.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
     with raw(server) as slow:
+        slow.sendall(STARTUP)
+        read_until_ready(slow)
         text = b"SELECT repeat('x', 1000) FROM generate_series(1, 40000) s(x)\0"
-        slow.sendall(STARTUP + b"Q" + struct.pack("!i", len(text) + 4) + text)
-        time.sleep(2)
-        started = time.monotonic()
+        slow.sendall(b"Q" + struct.pack("!i", len(text) + 4) + text)
+        assert select.select([slow], [], [], 60)[0], "no row came"
         for number in range(5):
             writer.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
-        assert time.monotonic() - started < 20
         assert server.busy_sessions >= 1, read_all(slow)[-300:]
 
 
@@ -133,3 +144,53 @@ def test_many_sessions_at_once(connect, table, dsn):
         thread.join()
     assert not failures
     assert sums and set(sums) == {2000}
+
+
+def test_what_all_clients_send_is_bounded_together(database):
+    server = Server(database.engine, port=0)
+    server._budget = Budget(3_000_000)
+    server.start()
+    dsn = f"host=127.0.0.1 port={server.port} user=root dbname=dev"
+    try:
+        with raw(server) as large, psycopg.connect(dsn, autocommit=True) as other:
+            large.sendall(STARTUP)
+            read_until_ready(large)
+            large.sendall(b"Q" + struct.pack("!i", 4_000_000) + b" " * 3_500_000)
+            assert until(lambda: server._budget._free < 600_000)
+            with pytest.raises(psycopg.OperationalError, match="more at a time than the server holds"):
+                other.execute(f"SELECT length('{'x' * 2_000_000}')")
+            with psycopg.connect(dsn, autocommit=True) as third:
+                assert third.execute("SELECT 1").fetchone() == (1,), "small messages cost nothing"
+                third.execute("CREATE TABLE IF NOT EXISTS crowded (id int PRIMARY KEY, n varchar)")
+                with pytest.raises(psycopg.errors.OutOfMemory):
+                    with third.cursor().copy("COPY crowded FROM STDIN") as copy:
+                        for id in range(20):
+                            copy.write(f"{id}\t{'x' * 100_000}\n")
+                assert third.execute("SELECT 1").fetchone() == (1,)
+        assert until(lambda: server._budget._free == 3_000_000), "what was held is given back"
+    finally:
+        server.stop()
+
+
+def test_monitoring_takes_a_few_requests_at_a_time(database, server, monkeypatch):
+    monkeypatch.setattr(http, "REQUESTS", 2)
+    monitoring = http.MonitoringServer(database.engine, server, bound=bind("127.0.0.1", 0))
+    monitoring.start()
+    address = ("127.0.0.1", monitoring.port)
+    try:
+        with socket.create_connection(address, 30) as first, socket.create_connection(address, 30) as second:
+            first.sendall(b"GET /heal")
+            second.sendall(b"GET")
+            with socket.create_connection(address, 30) as third:
+                assert third.recv(100) == b"", "it is dropped without a word"
+            first.sendall(b"thz?full=1 HTTP/1.0\r\n\r\n")
+            assert read_all(first).endswith(b"ok\n")
+    finally:
+        monitoring.stop()
+
+
+def until(happens) -> bool:
+    deadline = time.monotonic() + 30
+    while not happens() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return happens()

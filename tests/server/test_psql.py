@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -55,6 +54,17 @@ def test_what_there_is(psql, shop, command, words):
         assert word in done.stdout
 
 
+def test_everything_that_psql_can_describe(psql, shop):
+    """What there is not is an empty list, and no error."""
+    words = """l+ db+ dc+ dC dd ddp dD+ des+ deu+ dew+ dF dFd dFp dFt dl dL+ do+ dO+ dp drds dRp dRs+ dT+ dP+ dX dy dAc+
+        dAf+ dAo dAp dconfig"""
+    done = psql(*(f"\\{word}" for word in words.split()))
+    wrong = [line for line in done.stderr.splitlines() if "ERROR" in line]
+    assert wrong == []
+    assert 'function "nothing" does not exist' in psql(r"\sf nothing").stderr
+    assert 'relation "pg_catalog.pg_nothing" does not exist' in psql("SELECT * FROM pg_catalog.pg_nothing").stderr
+
+
 def test_copy(psql, table, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text('id,n\n1,"a, b"\n2,\n', encoding="utf-8")
@@ -66,8 +76,8 @@ def test_copy(psql, table, tmp_path):
     assert done.stdout == "CREATE_TABLE\nCOPY 2\n1\ta, b\n2\t\\N\n", done.stderr
 
 
-def test_control_c(dsn, long_query):
+def test_control_c(dsn, long_query, wait_for_busy):
     running = subprocess.Popen(["psql", "-X", dsn, "-c", long_query], stderr=subprocess.PIPE, text=True)
-    time.sleep(2)
+    wait_for_busy()
     running.send_signal(signal.SIGINT)
     assert "canceling statement due to user request" in running.communicate(timeout=60)[1]

@@ -50,6 +50,10 @@ def test_psql_completes_names(server, orders):
             (f"\\d {orders}_ch", f"{orders}_cheap "),
             ("SET background_", "background_ddl "),
             ("SELECT * FROM publ", "public."),
+            ("SELECT * FROM pg_matv", "pg_matviews "),
+            ("SELECT * FROM rw_catalog.rw_ddl", "rw_ddl_progress "),
+            ("SELECT * FROM information_schema.key_c", "key_column_usage "),
+            ("SELECT * FROM pg_matviews WHERE matviewo", "matviewowner "),
         ):
             os.write(terminal, typed.encode() + b"\t")
             shown = read_until(terminal, completed.encode(), 20)

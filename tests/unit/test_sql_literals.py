@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -16,10 +17,12 @@ from headrace.types import SqlType, array_of
 
 
 def type_named(text: str) -> SqlType:
+    if text.endswith("[]"):
+        return array_of(type_named(text[:-2]))
     if text.startswith("numeric("):
         precision, scale = text[8:-1].split(",")
         return SqlType("numeric", precision=int(precision), scale=int(scale))
-    return array_of(type_named(text[:-2])) if text.endswith("[]") else SqlType(text)
+    return SqlType(text)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,7 @@ def type_named(text: str) -> SqlType:
         ("1.5", "numeric", Decimal("1.5")),
         ("-1e2", "numeric(5,0)", Decimal("-100")), ("'1.5'", "numeric(10,2)", Decimal("1.50")),
         ("1.5", "double precision", 1.5), ("-3", "double precision", -3.0), ("'1e5'", "double precision", 1e5),
+        ("'inf'", "double precision", math.inf), ("'-Infinity'", "real", -math.inf),
         ("1.5", "real", 1.5), ("0.1", "real", 0.10000000149011612), ("0", "double precision", 0.0),
         ("'2024-02-29'", "date", date(2024, 2, 29)), ("date '2024-2-9'", "date", date(2024, 2, 9)),
         ("'2024-01-02 03:04'", "timestamp", datetime(2024, 1, 2, 3, 4)),
@@ -46,6 +50,9 @@ def type_named(text: str) -> SqlType:
         (r"'\xDEad'", "bytea", b"\xde\xad"), ("'abc'", "bytea", b"abc"), (r"'a\\\001'", "bytea", b"a\\\x01"),
         ("'{\"b\": 1, \"a\": [true, null]}'", "jsonb", '{"a":[true,null],"b":1}'), ("'5'", "jsonb", "5"),
         ("ARRAY[1, NULL, -3]", "integer[]", [1, None, -3]), ("ARRAY['a']", "varchar[]", ["a"]),
+        ("'{1, NULL, 3}'", "integer[]", [1, None, 3]), ("'{}'", "integer[]", []),
+        ("'{\"a, b\",\"NULL\",NULL}'", "varchar[]", ["a, b", "NULL", None]),
+        ("'{{1,2},{3}}'", "integer[][]", [[1, 2], [3]]),
     ],
 )  # fmt: skip
 def test_constants(text, kind, value):
@@ -74,13 +81,13 @@ def test_constants(text, kind, value):
         ("'yesterday'", "date"),
         ("'2024-01-01 00:00:00.1234567'", "timestamp"),
         ("interval '1 month'", "interval"),
-        ("'NaN'", "double precision"),
         ("'1e400'", "double precision"),
         ("1.5", "varchar"),
         ("'{\"a\": 1.50}'", "jsonb"),  # how Spark prints it is Spark's to say
         ("'{bad'", "jsonb"),
         ('\'{"a": "é"}\'', "jsonb"),
-        ("'{1,2}'", "integer[]"),
+        ("'{1,1.5}'", "numeric(3,0)[]"),
+        ("'{1,{2}}'", "integer[]"),  # an error
         ("ARRAY[1 + 1]", "integer[]"),
         ("'abc'::varchar(2)", "varchar"),  # truncates
         ("'5'::int", "bigint"),  # another type

@@ -110,3 +110,17 @@ def test_startup():
     reading.feed(struct.pack("!ii", 8, 2 << 16))
     with pytest.raises(ProtocolViolation, match="protocol 2.0"):
         reading.next_startup()
+
+
+def test_a_statement_may_have_as_many_parameters_as_the_protocol_counts():
+    values = b"\xff" * 4 * 65_535
+    reading = MessageReader()
+    reading.feed(framed(b"B", b"\0\0" + struct.pack("!HH", 0, 65_535) + values + struct.pack("!H", 0)))
+    assert len(reading.next_message().values) == 65_535
+
+
+def test_who_has_to_prove_who_they_are_may_not_send_much():
+    reading = MessageReader()
+    reading.feed(b"p" + struct.pack("!i", 20_000))
+    with pytest.raises(ProtocolViolation, match="too long"):
+        reading.next_answer()

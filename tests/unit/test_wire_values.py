@@ -17,9 +17,11 @@ from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
 from headrace.serving.wire.binary import decode, encoder
-from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns, read_pieces
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
+from headrace.sql.dialect import parse_expression
+from headrace.sql.literals import constant
 from headrace.types import SqlType, array_of
 
 INTEGER, TEXT, NUMERIC = SqlType("integer"), SqlType("varchar"), SqlType("numeric")
@@ -107,7 +109,7 @@ CATALOG = Catalog().add(TABLE)
     ],
 )
 def test_types_of_parameters(sql, types):
-    (statement,) = parameters.with_names(sql).parse()
+    (statement,) = parameters.parse_with_names(sql)
     found = parameters.parameter_types(statement, len(types), (), CATALOG)
     assert [str(kind) for kind in found] == types
 
@@ -201,6 +203,18 @@ def test_garbage_instead_of_a_password(first, final):
         exchange.final(final)
 
 
+def test_a_password_is_prepared_as_clients_do():
+    log_in(Verifier.of("\u2168\u00ad"), "IX")
+
+
+def test_a_name_that_nobody_has_looks_like_any_other():
+    known, nobody = Verifier.of("secret"), Verifier.of("secret").of_nobody
+    assert nobody("eve").salt == nobody("eve").salt != nobody("mallory").salt
+    assert len(nobody("eve").salt) == len(known.salt)
+    with pytest.raises(AuthenticationFailed):
+        log_in(nobody("eve"), "secret")
+
+
 _VERIFIER = Verifier.of("secret")
 
 
@@ -208,3 +222,45 @@ def test_dates_before_2000():
     assert decode(encoder(SqlType("date"))(date(1999, 12, 31)), SqlType("date")) == "1999-12-31"
     early = datetime(1969, 7, 20, 20, 17, 40, 123456)
     assert decode(encoder(SqlType("timestamp"))(early), SqlType("timestamp")) == "1969-07-20 20:17:40.123456"
+
+
+@given(st.sampled_from(sorted(VALUES)).flatmap(lambda name: st.tuples(st.just(name), VALUES[name])), st.booleans())
+def test_a_value_is_the_same_in_the_text_and_in_the_tree(named, binary):
+    """What a prepared INSERT is filled with, against what its text would say."""
+    name, value = named
+    kind = SqlType(name)
+    data = encoder(kind)(value) if binary else render(value, kind).encode()
+    arguments = (data, int(binary), kind, 0)
+    written = parse_expression(parameters.constant(*arguments))
+    for column in (kind, SqlType("varchar"), SqlType("bigint"), SqlType("double precision")):
+        found = [constant(tree, column) for tree in (written, parameters.constant_tree(*arguments))]
+        assert repr(found[0]) == repr(found[1])
+
+
+@given(
+    st.lists(
+        st.tuples(st.text('ab"\n\\,\t\r', max_size=6), st.none() | st.text('x\n"', max_size=4)), min_size=1, max_size=30
+    ),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_copied_rows_are_the_same_however_they_are_cut(rows, csv, piece_bytes):
+    options = CopyOptions.of((("format", "csv"), ("header", "true")) if csv else ())
+    data = b"".join(lines_of(list(zip(*rows, strict=True)), options))
+    data = (b"a,b\n" if csv else b"") + data
+    pieces = list(read_pieces(data, 2, options, piece_bytes))
+    together = [sum((piece[at] for piece in pieces), []) for at in range(2)]
+    assert together == [list(column) for column in zip(*rows, strict=True)]
+
+
+def test_escaped_bytes_are_put_together():
+    assert read_columns(b"caf\\303\\251\\x41\n", 1, CopyOptions()) == [["caf\u00e9A"]]
+    for wrong in (b"\\303\n", b"\\0\n"):
+        with pytest.raises(DataError, match="invalid byte sequence"):
+            read_columns(wrong, 1, CopyOptions())
+
+
+def test_lines_are_counted_over_all_pieces():
+    with pytest.raises(DataError, match="missing data, line 3"):
+        list(read_pieces(b"1\t2\n3\t4\n5\n", 2, CopyOptions(), 4))
+    assert list(read_pieces(b"1\t2\n\\.\nmore\n", 2, CopyOptions(), 4)) == [[["1"], ["2"]]]

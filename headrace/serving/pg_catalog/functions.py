@@ -15,8 +15,9 @@ from headrace import __version__
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
-from headrace.serving.pg_catalog.postgres import CLASS_OID, RELATIONS, index_definition, key_definition
+from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
+from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE
@@ -40,6 +41,10 @@ def null(kind: str) -> exp.Expression:
 
 def number(value: int) -> exp.Expression:
     return exp.Literal.number(value)
+
+
+def _bigint(value: int) -> exp.Expression:
+    return exp.Cast(this=number(value), to=exp.DataType.build("bigint"))
 
 
 def lookup(key: exp.Expression, values: Mapping[int, str], default: exp.Expression | None = None) -> exp.Expression:
@@ -72,12 +77,11 @@ def relation_oid(name: str, context: Context) -> int:
         for number_, found in relation_names(context).items():
             if found.strip('"') == bare:
                 return number_
-    if bare in SYSTEM_OIDS:
-        return SYSTEM_OIDS[bare]
+    system = (schema[-1].strip('"') if schema else "pg_catalog", bare)
+    if system in SYSTEM_OIDS:
+        return SYSTEM_OIDS[system]
     raise UndefinedRelation(f'relation "{name}" does not exist')
 
-
-SYSTEM_OIDS = {name: 1000 + at for at, name in enumerate(RELATIONS)} | {"pg_class": CLASS_OID}
 
 TYPE_NAMES = (
     {each.oid: each.shown for each in PG_TYPES.values()}
@@ -164,6 +168,11 @@ def _size(arguments: Arguments, context: Context) -> exp.Expression:
     return exp.Cast(this=sized, to=exp.DataType.build("bigint"))
 
 
+def _is_visible(arguments: Arguments, context: Context) -> exp.Expression:
+    low, high = map(number, HIDDEN_OIDS)
+    return exp.Not(this=exp.Between(this=_as_oid(arguments[0], context), low=low, high=high))
+
+
 def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:
     if isinstance(argument, exp.Literal) and argument.is_string:
         return number(relation_oid(argument.this, context))
@@ -171,7 +180,12 @@ def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:
 
 
 def _setting(arguments: Arguments, context: Context) -> exp.Expression:
-    name = arguments[0].name
+    if not isinstance(arguments[0].unnest(), exp.Literal):
+        case = exp.Case(this=arguments[0].copy())
+        for name, value in context.settings.items():
+            case = case.when(exp.Literal.string(name), text(value))
+        return case.else_(null("varchar"))
+    name = arguments[0].unnest().name
     try:
         return text(context.settings.get(find_parameter(name).name))
     except UndefinedParameter:
@@ -247,18 +261,28 @@ FUNCTIONS: dict[str, Build] = {
     "pg_get_userbyid": constant(lambda context: text(context.user)),
     "pg_backend_pid": constant(lambda context: number(context.process)),
     "pg_encoding_to_char": constant(text("UTF8")),
+    "getdatabaseencoding": constant(text("UTF8")),
     "pg_char_to_encoding": constant(number(6)),
+    "pg_database_size": constant(lambda context: _bigint(sum(map(context.stored_bytes, context.catalog)))),
+    "pg_tablespace_size": constant(lambda context: _bigint(0)),
     "pg_is_in_recovery": constant(FALSE),
     "pg_relation_is_publishable": constant(FALSE),
     "pg_is_other_temp_schema": constant(FALSE),
     **dict.fromkeys(("pg_stat_get_numscans", "pg_my_temp_schema"), constant(number(0))),
     **dict.fromkeys(
         (
-            "pg_table_is_visible",
             "pg_collation_is_visible",
             "pg_type_is_visible",
             "pg_function_is_visible",
             "pg_opclass_is_visible",
+            "pg_opfamily_is_visible",
+            "pg_operator_is_visible",
+            "pg_conversion_is_visible",
+            "pg_statistics_obj_is_visible",
+            "pg_ts_config_is_visible",
+            "pg_ts_dict_is_visible",
+            "pg_ts_parser_is_visible",
+            "pg_ts_template_is_visible",
             "has_table_privilege",
             "has_schema_privilege",
             "has_database_privilege",
@@ -293,6 +317,7 @@ FUNCTIONS: dict[str, Build] = {
     ),
     "pg_postmaster_start_time": constant(call("now")),
     "txid_current": constant(lambda context: number(context.state.epoch)),
+    "pg_table_is_visible": _is_visible,
     "pg_get_expr": lambda arguments, context: arguments[0].copy(),
     "pg_get_indexdef": _index_definition,
     "pg_get_constraintdef": _constraint_definition,
@@ -301,7 +326,7 @@ FUNCTIONS: dict[str, Build] = {
     "col_description": _column_comment,
     "format_type": format_type,
     **dict.fromkeys(("pg_relation_size", "pg_table_size", "pg_total_relation_size"), _size),
-    "pg_indexes_size": constant(exp.Cast(this=number(0), to=exp.DataType.build("bigint"))),
+    "pg_indexes_size": constant(lambda context: _bigint(0)),
     "pg_size_pretty": lambda arguments, context: exp.DPipe(
         this=exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("varchar")),
         expression=exp.Literal.string(" bytes"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace import config
 from headrace.catalog import INDEX, VIEW, Relation
+from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.relations import (
     KINDS,
     NAMESPACES,
@@ -26,35 +27,36 @@ from headrace.sql.dialect import RESERVED
 from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
-from headrace.types import quote_sql
+from headrace.types import SqlType, quote_sql
 
 PUBLIC = NAMESPACES["public"]
 HEAP, BTREE = 2, 403
-CLASS_OID = 1259
-"""Of pg_class, by which comments say what they are on"""
+CLASS_OID, CONSTRAINT_OID, TYPE_OID = 1259, 2606, 1247
+"""Of pg_class and others, by which comments say what they are on"""
 
 
 def _class(context: Context) -> Iterator[tuple]:
     indexed = {id for relation in context.catalog.of_kind(INDEX) for id in relation.depends_on}
     for relation in context.catalog:
         index = relation.kind == INDEX
-        yield _class_row(
+        yield class_row(
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
             len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
             relation.kind == VIEW,
         )  # fmt: skip
         if has_key(relation):
-            yield _class_row(
+            yield class_row(
                 key_oid(relation), f"{relation.name}_pkey", "i", BTREE, len(relation.pk),
                 context.live_rows(relation), False, False,
             )  # fmt: skip
 
 
-def _class_row(
-    number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool
-) -> tuple:
+def class_row(
+    number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool,
+    *, namespace: int = PUBLIC,
+) -> tuple:  # fmt: skip
     return (
-        number, name, PUBLIC, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
+        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
         rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
     )  # fmt: skip
 
@@ -63,19 +65,25 @@ def _attribute(context: Context) -> Iterator[tuple]:
     for relation in context.catalog:
         keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
-            yield (
-                oid(relation), column.name, type_oid(column.type), -1, PG_TYPES.get(column.type.name, _ANY).size,
-                number, 0, -1, type_modifier(column.type), not column.nullable or column.name in keys,
-                column.default is not None or column.generated is not None, "",
-                "s" if column.generated is not None else "", False, True, 0, None, None, False, "", None, 0, "p",
+            yield attribute_row(
+                oid(relation), column.name, number, column.type,
+                required=not column.nullable or column.name in keys,
+                default=column.default is not None or column.generated is not None,
+                generated=column.generated is not None,
             )  # fmt: skip
         if has_key(relation):
             for number, key in enumerate(relation.pk, 1):
-                kind = relation.column(key.name).type
-                yield (
-                    key_oid(relation), key.name, type_oid(kind), -1, -1, number, 0, -1, type_modifier(kind), False,
-                    False, "", "", False, True, 0, None, None, False, "", None, 0, "p",
-                )  # fmt: skip
+                yield attribute_row(key_oid(relation), key.name, number, relation.column(key.name).type)
+
+
+def attribute_row(
+    relation: int, name: str, number: int, kind: SqlType, *, required: bool = False, default: bool = False,
+    generated: bool = False,
+) -> tuple:  # fmt: skip
+    return (
+        relation, name, type_oid(kind), -1, PG_TYPES.get(kind.name, _ANY).size, number, 0, -1, type_modifier(kind),
+        required, default, "", "s" if generated else "", False, True, 0, None, None, False, "", None, 0, "p",
+    )  # fmt: skip
 
 
 _ANY = PG_TYPES["varchar"]
@@ -122,6 +130,7 @@ def _constraint(context: Context) -> Iterator[tuple]:
             yield (
                 key_oid(relation), f"{relation.name}_pkey", PUBLIC, "p", False, False, True, oid(relation), 0,
                 key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None, None, None,
+                CONSTRAINT_OID,
             )  # fmt: skip
 
 
@@ -140,7 +149,7 @@ def _type_row(number: int, name: str, size: int, kind: str, category: str, eleme
     return (
         number, name, NAMESPACES["pg_catalog"], OWNER, size, size in (1, 2, 4, 8), kind, category, False, True, ",", 0,
         element, array, *functions, "-", False, 0, -1, 0, 0, None, "i",
-        "p",
+        "p", None, TYPE_OID,
     )  # fmt: skip
 
 
@@ -269,7 +278,8 @@ RELATIONS: dict[str, SystemRelation] = {
         """oid int, conname text, connamespace int, contype text, condeferrable bool, condeferred bool,
         convalidated bool, conrelid int, contypid int, conindid int, conparentid int, confrelid int,
         confupdtype text, confdeltype text, confmatchtype text, conislocal bool, coninhcount int,
-        connoinherit bool, conkey ints, confkey ints, conpfeqop ints, conppeqop ints, conffeqop ints, conbin text""",
+        connoinherit bool, conkey ints, confkey ints, conpfeqop ints, conppeqop ints, conffeqop ints, conbin text,
+        tableoid int""",
         _constraint,
     ),
     "pg_type": system_relation(
@@ -277,7 +287,7 @@ RELATIONS: dict[str, SystemRelation] = {
         typcategory text, typispreferred bool, typisdefined bool, typdelim text, typrelid int, typelem int,
         typarray int, typinput text, typoutput text, typreceive text, typsend text, typanalyze text,
         typnotnull bool, typbasetype int, typtypmod int, typndims int, typcollation int, typdefault text,
-        typalign text, typstorage text""",
+        typalign text, typstorage text, typacl texts, tableoid int""",
         _types,
     ),
     "pg_namespace": system_relation("oid int, nspname text, nspowner int, nspacl texts", _namespaces),
@@ -319,15 +329,6 @@ RELATIONS: dict[str, SystemRelation] = {
         _settings,
     ),
     "pg_am": system_relation("oid int, amname text, amhandler text, amtype text", _access_methods),
-    "pg_shdescription": system_relation("objoid int, classoid int, description text"),
-    "pg_proc": system_relation(
-        """oid int, proname text, pronamespace int, proowner int, prolang int, prokind text, proretset bool,
-        prorettype int, pronargs small, proargtypes ints, proargnames texts, prosrc text, proisagg bool,
-        provolatile text, proisstrict bool, prosecdef bool, procost real, prorows real, provariadic int,
-        proallargtypes ints, proargmodes texts, proargdefaults text, probin text, proconfig texts, proacl texts,
-        proparallel text, proleakproof bool, prosupport text, pronargdefaults small"""
-    ),
-    "pg_aggregate": system_relation("aggfnoid int, aggkind text, aggtransfn text"),
     "pg_get_keywords": system_relation(
         "word text, catcode text, catdesc text", lambda context: [(word, "R", "reserved") for word in sorted(RESERVED)]
     ),
@@ -337,42 +338,4 @@ RELATIONS: dict[str, SystemRelation] = {
         state_change time, wait_event_type text, wait_event text, state text, query text, backend_type text""",
         _activity,
     ),
-    "pg_language": system_relation("oid int, lanname text, lanowner int, lanispl bool"),
-    "pg_collation": system_relation(
-        "oid int, collname text, collnamespace int, collowner int, collprovider text, collcollate text, collctype text"
-    ),
-    "pg_enum": system_relation("oid int, enumtypid int, enumsortorder real, enumlabel text"),
-    "pg_range": system_relation("rngtypid int, rngsubtype int, rngmultitypid int"),
-    "pg_inherits": system_relation("inhrelid int, inhparent int, inhseqno int, inhdetachpending bool"),
-    "pg_policy": system_relation(
-        """oid int, polname text, polrelid int, polcmd text, polpermissive bool, polroles ints, polqual text,
-        polwithcheck text"""
-    ),
-    "pg_trigger": system_relation(
-        """oid int, tgrelid int, tgname text, tgfoid int, tgtype small, tgenabled text, tgisinternal bool,
-        tgconstraint int"""
-    ),
-    "pg_statistic_ext": system_relation(
-        """oid int, stxrelid int, stxname text, stxnamespace int, stxowner int, stxstattarget int, stxkeys ints,
-        stxkind texts"""
-    ),
-    "pg_publication": system_relation("oid int, pubname text, pubowner int, puballtables bool"),
-    "pg_publication_rel": system_relation("oid int, prpubid int, prrelid int, prqual text, prattrs ints"),
-    "pg_auth_members": system_relation("roleid int, member int, grantor int, admin_option bool"),
-    "pg_depend": system_relation(
-        "classid int, objid int, objsubid int, refclassid int, refobjid int, refobjsubid int, deptype text"
-    ),
-    "pg_rewrite": system_relation("oid int, rulename text, ev_class int, ev_type text, is_instead bool"),
-    "pg_sequence": system_relation(
-        """seqrelid int, seqtypid int, seqstart big, seqincrement big, seqmax big, seqmin big, seqcache big,
-        seqcycle bool"""
-    ),
-    "pg_opclass": system_relation("oid int, opcname text, opcmethod int, opcdefault bool, opcintype int"),
-    "pg_partitioned_table": system_relation("partrelid int, partstrat text, partnatts small, partdefid int"),
-    "pg_tablespace": system_relation("oid int, spcname text, spcowner int"),
-    "pg_extension": system_relation("oid int, extname text, extversion text, extnamespace int, extowner int"),
-    "pg_foreign_table": system_relation("ftrelid int, ftserver int, ftoptions texts"),
-    "pg_foreign_server": system_relation("oid int, srvname text, srvowner int, srvfdw int, srvoptions texts"),
-    "pg_event_trigger": system_relation("oid int, evtname text, evtevent text, evtowner int"),
-    "pg_locks": system_relation("locktype text, database int, relation int, pid int, mode text, granted bool"),
-}
+} | ABSENT

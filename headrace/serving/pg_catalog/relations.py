@@ -7,7 +7,7 @@ them. What Headrace has not got (policies, triggers, sequences) is a table witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,11 +62,14 @@ class SystemRelation:
     columns: dict[str, SqlType]
     rows: Rows | None = None
     """None: there are never any"""
+    fixed: Callable[[Collection[str]], pa.Table] | None = None
+    """Rows about the system itself, given the words of the query"""
 
-    def table(self, context: Context) -> pa.Table:
+    def table(self, context: Context | None, words: Collection[str] = ()) -> pa.Table:
         rows = [] if self.rows is None else [tuple(row) for row in self.rows(context)]
         arrays = [pa.array([row[at] for row in rows], kind.arrow) for at, kind in enumerate(self.columns.values())]
-        return pa.Table.from_arrays(arrays, names=list(self.columns))
+        table = pa.Table.from_arrays(arrays, names=list(self.columns))
+        return table if self.fixed is None else pa.concat_tables([table, self.fixed(words)])
 
 
 def system_relation(columns: str, rows: Rows | None = None) -> SystemRelation:

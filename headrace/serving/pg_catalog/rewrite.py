@@ -12,25 +12,25 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, Relation
-from headrace.errors import Unsupported
+from headrace.errors import HeadraceError, Unsupported
 from headrace.serving.pg_catalog import functions
+from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.drivers import without_recursion
-from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
-from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
-from headrace.serving.pg_catalog.relations import NAMESPACES, Context, SystemRelation
+from headrace.serving.pg_catalog.relations import NAMESPACES, Context
+from headrace.serving.pg_catalog.system import SCHEMAS
 from headrace.sql.dialect import call
 from headrace.sql.names import DATABASE
 
-SCHEMAS: dict[str, dict[str, SystemRelation]] = {
-    "pg_catalog": POSTGRES,
-    "information_schema": INFORMATION_SCHEMA,
-    "rw_catalog": RW_CATALOG,
-}
+POSTGRES = SCHEMAS["pg_catalog"]
 
 _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
     "<=": exp.LTE, ">=": exp.GTE, "+": exp.Add, "-": exp.Sub, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe,
 }  # fmt: skip
+
+
+class UndefinedFunction(HeadraceError):
+    sqlstate = "42883"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def resolve(query: exp.Expression, context: Context) -> SystemQuery:
     query = without_recursion(query)
     if not _speaks_of_the_system(query, context.catalog):
         return SystemQuery(query=query, catalog=context.catalog)
-    resolver = _Resolver(context)
+    resolver = _Resolver(context, {literal.this for literal in query.find_all(exp.Literal)})
     resolved = query.copy().transform(resolver.node, copy=False)
     return SystemQuery(query=resolved, catalog=resolver.catalog, tables=resolver.tables)
 
@@ -95,12 +95,14 @@ _PLAIN = {
     "name": "varchar", "char": "varchar", "text": "varchar", "oid": "int", "xid": "int", "bpchar": "varchar",
     "int2": "smallint", "int4": "int", "int8": "bigint", "bool": "boolean", "float4": "real",
     "float8": "double precision", "int2vector": "int[]", "regproc": "varchar", "regrole": "varchar",
+    "regprocedure": "varchar", "regoperator": "varchar", "regconfig": "varchar", "regdictionary": "varchar",
 }  # fmt: skip
 
 
 class _Resolver:
-    def __init__(self, context: Context):
+    def __init__(self, context: Context, words: set[str]):
         self._context = context
+        self._words = words
         self.catalog = context.catalog
         self.tables: dict[int, pa.Table] = {}
         self._numbers: dict[tuple[str, str], str] = {}
@@ -114,6 +116,8 @@ class _Resolver:
             return node
         if isinstance(node, exp.Dot) and node.this.name in SCHEMAS:
             return node.expression.transform(self.node, copy=False)
+        if isinstance(node, exp.Anonymous) and self._collects_nothing(node):
+            return exp.Cast(this=exp.Array(), to=exp.DataType.build("varchar[]", "postgres"))
         if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
             return self._call(node, build)
         if isinstance(node, exp.Cast) and (kind := object_type(node.args.get("to"))) is not None:
@@ -127,6 +131,15 @@ class _Resolver:
         if isinstance(node, exp.Collate):
             return node.this.transform(self.node, copy=False)
         return node
+
+    def _collects_nothing(self, node: exp.Anonymous) -> bool:
+        """ARRAY(SELECT … FROM what is always empty): Spark could not plan all that psql puts into it."""
+        query = node.expressions[0] if node.name.lower() == "array" and node.expressions else None
+        source = query.args.get("from_") if isinstance(query, exp.Select) else None
+        if source is None or not isinstance(source.this, exp.Table):
+            return False
+        found = _find(source.this, self._context.catalog, ())
+        return found is not None and found[1] in ABSENT
 
     def _call(self, node: exp.Anonymous, build: functions.Build) -> exp.Expression:
         arguments = [each.transform(self.node, copy=False) for each in node.expressions]
@@ -171,7 +184,7 @@ class _Resolver:
                 columns=tuple(Column(name=column, type=kind) for column, kind in system.columns.items()),
             )
             self.catalog = self.catalog.add(relation)
-            self.tables[relation.id] = system.table(self._context)
+            self.tables[relation.id] = system.table(self._context, self._words)
             self._numbers[schema, name] = relation.name
         return self._numbers[schema, name]
 
@@ -214,6 +227,8 @@ class _Resolver:
                 return functions.number(NAMESPACES.get(inner.this, 0))
             names = {number: name for name, number in NAMESPACES.items()}
             return inner if _compared(node) else functions.lookup(inner, names)
+        if kind in ("regproc", "regprocedure") and isinstance(inner, exp.Literal) and _becomes_oid(node):
+            raise UndefinedFunction(f'function "{inner.this}" does not exist')
         if kind == "regproc" and isinstance(inner, exp.Literal):
             inner = exp.Literal.string(inner.this.removeprefix("pg_catalog."))
         bare, brackets, _ = kind.partition("[")
@@ -228,7 +243,8 @@ class _Resolver:
 
 def _compared(node: exp.Expression) -> bool:
     """Whether the number of an object is wanted, and not its name."""
-    parent = node.parent
-    if isinstance(parent, exp.Cast) and object_type(parent.args.get("to")) == "oid":
-        return True
-    return isinstance(parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))
+    return _becomes_oid(node) or isinstance(node.parent, (exp.EQ, exp.NEQ, exp.In, exp.Join))
+
+
+def _becomes_oid(node: exp.Expression) -> bool:
+    return isinstance(node.parent, exp.Cast) and object_type(node.parent.args.get("to")) == "oid"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from headrace.serving.server.budget import FREE_BYTES, Budget, too_much_held
 from headrace.serving.wire.reader import MessageReader
 
 RECEIVE_BYTES = 65_536
@@ -17,13 +18,21 @@ STALLED_AFTER = 600.0
 """Seconds in which a client takes nothing of what it asked for, after which it is given up."""
 
 
+HEARD_WITHIN = 1.0
+"""Seconds in which a client that was told why it is dropped should have closed its side."""
+_FIN_WAIT = (4, 5)
+
+
 class Gone(Exception):
     """The client is not there any more, or takes nothing."""
 
 
 class Channel:
-    def __init__(self, sock: socket.socket):
+    def __init__(self, sock: socket.socket, budget: Budget | None = None):
         self._socket = sock
+        self._budget = budget or Budget()
+        self._charged = 0
+        self._held_apart = 0
         self._reader = MessageReader()
         self._out = bytearray()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -33,10 +42,15 @@ class Channel:
         """The next message of a client that has to say who it is by then."""
         return self._next(self._reader.next_startup, deadline)
 
-    def message(self, deadline: float | None = None, *, before_waiting: Callable[[], None] | None = None) -> Any:
-        return self._next(self._reader.next_message, deadline, before_waiting)
+    def answer(self, deadline: float) -> Any:
+        """The next message of a client that has to prove who it is by then."""
+        return self._next(self._reader.next_answer, deadline)
+
+    def message(self, *, before_waiting: Callable[[], None] | None = None) -> Any:
+        return self._next(self._reader.next_message, None, before_waiting)
 
     def _next(self, take, deadline: float | None, before_waiting: Callable[[], None] | None = None) -> Any:
+        self._charge()  # what was read last has been dealt with
         while (message := take()) is None:
             if before_waiting is not None:
                 before_waiting()
@@ -49,7 +63,24 @@ class Channel:
             if not data:
                 raise Gone("the client closed the connection")
             self._reader.feed(data)
+            if not self._charge():
+                raise too_much_held()
         return message
+
+    def hold(self, size: int) -> bool:
+        """So much of what came is kept elsewhere; False if that is too much, and all of it must be let go."""
+        self._held_apart = size
+        return self._charge()
+
+    def _charge(self) -> bool:
+        """Takes of the budget what is held now, or gives back what is not any more."""
+        needed = max(0, self._reader.waiting + self._held_apart - FREE_BYTES)
+        if needed > self._charged and not self._budget.take(needed - self._charged):
+            return False
+        if needed < self._charged:
+            self._budget.give(self._charged - needed)
+        self._charged = needed
+        return True
 
     def send(self, data: bytes) -> None:
         """Keeps it until there is enough, or until :meth:`flush`."""
@@ -94,6 +125,30 @@ class Channel:
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
+    def part(self) -> None:
+        """Says nothing more, and waits a moment until the client has heard the rest.
+
+        To close while something of the client's is unread would reset the connection, and the client might never see
+        what was said last.
+        """
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+            self._socket.setblocking(False)
+            deadline = time.monotonic() + HEARD_WITHIN
+            while self._half_open and time.monotonic() < deadline:
+                with contextlib.suppress(BlockingIOError):
+                    socket.socket.recv(self._socket, RECEIVE_BYTES)
+                time.sleep(0.01)
+
+    @property
+    def _half_open(self) -> bool:
+        """Whether the client has not closed its side yet. The socket cannot tell once it was told to stop reading."""
+        if not hasattr(socket, "TCP_INFO"):
+            return False
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _FIN_WAIT
+
     def close(self) -> None:
+        self._budget.give(self._charged)
+        self._charged = 0
         with contextlib.suppress(OSError):
             self._socket.close()

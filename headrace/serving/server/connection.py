@@ -65,6 +65,7 @@ class Connection:
         self._skipping = False
         """After an error, up to the next Sync"""
         self._reported: dict[str, str] = {}
+        self._reported_version = -1
         self._busy = threading.Lock()
         self._running = False
         self._begun = 0
@@ -119,15 +120,22 @@ class Connection:
         self._report_parameters()
         self._channel.send(writer.backend_key(self.process, self.secret))
         self._ready()
+        try:
+            self._converse()
+        except Gone:
+            if not self.stopping:
+                raise
+            self._say_goodbye()
+
+    def _converse(self) -> None:
         while True:
-            try:
-                message = self._channel.message(before_waiting=self._settle)
-            except Gone:
-                if self.stopping:
-                    self._say_goodbye()
-                return
+            message = self._channel.message(before_waiting=self._settle)
             if isinstance(message, reader.Terminate):
                 return
+            if self.stopping and not isinstance(message, reader.Sync):
+                # What has come already is not begun any more, however much it is; what was begun gets its answer.
+                self._settle()
+                raise Gone("the server stops")
             if isinstance(message, reader.Sync):
                 self._settle()
                 self._skipping = False
@@ -159,6 +167,7 @@ class Connection:
         with contextlib.suppress(Gone):
             self._channel.send(writer.error(problem, severity="FATAL"))
             self._channel.flush()
+            self._channel.part()
 
     def _guarded(self, work: Callable[[], None]) -> bool:
         """Whether it went well; else the client has been told why not."""
@@ -220,6 +229,9 @@ class Connection:
         self._channel.flush()
 
     def _report_parameters(self) -> None:
+        if self._reported_version == self._session.settings_version:
+            return
+        self._reported_version = self._session.settings_version
         for shown, name in REPORTED.items():
             value = self._session.shown(name)
             if self._reported.get(shown) != value:
@@ -309,8 +321,14 @@ class Connection:
 
     def _collected(self, bound: Bound) -> bool:
         """Whether the INSERT will be written with others of its pipeline."""
-        with bound.positions():
-            found = self._session.plain_insert(bound.statement)
+        found = None
+        if bound.exact is not None:
+            found = self._session.plain_insert(bound.statement, constants_only=True)
+            if found is None:
+                (bound.statement, bound.positions), bound.exact = bound.exact(), None
+        if found is None:
+            with bound.positions():
+                found = self._session.plain_insert(bound.statement)
         if found is None:
             return False
         relation, rows = found

@@ -8,16 +8,17 @@ import pyarrow as pa
 
 from headrace.engine.engine import Engine
 from headrace.engine.inserts import insert_arrow, writable_table
-from headrace.errors import DataError, HeadraceError, Unsupported, WrongObjectKind
-from headrace.serving.render import renderer
+from headrace.engine.text_values import array_from_texts
+from headrace.errors import HeadraceError, WrongObjectKind
+from headrace.serving.render import python_columns, renderer
 from headrace.serving.result import Result
+from headrace.serving.server.budget import too_much_held
 from headrace.serving.server.channel import Channel
 from headrace.serving.server.portal import BLOCK_ROWS
 from headrace.serving.wire import copy_binary, reader, writer
-from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns
+from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_pieces
 from headrace.sql import statements as ast
-from headrace.sql.literals import from_text
-from headrace.types import SqlType, quote_sql
+from headrace.types import quote_sql
 
 COPY_BYTES = 256 * 1024 * 1024
 """What one COPY may bring. It takes effect whole or not at all, so all of it is held."""
@@ -67,7 +68,7 @@ def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_ca
 def _values(result: Result) -> Iterator[list[list]]:
     for batch in result.batches():
         for start in range(0, batch.num_rows, BLOCK_ROWS):
-            yield [column.to_pylist() for column in batch.slice(start, BLOCK_ROWS).columns]
+            yield python_columns(batch.slice(start, BLOCK_ROWS))
 
 
 def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
@@ -79,48 +80,48 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
             raise WrongObjectKind(f'column "{name}" is a generated column', hint="leave it out")
     options = CopyOptions.of(statement.options)
     channel.send(writer.copy_response(b"G", len(names), binary=options.binary))
-    data = _receive(channel)
-    columns = copy_binary.columns_of(data, types) if options.binary else read_columns(data, len(names), options)
-    if not columns[0]:
-        return 0
-    arrays = [_array(name, values, kind) for name, values, kind in zip(names, columns, types, strict=True)]
-    rows = pa.Table.from_arrays(arrays, names=list(names))
-    return engine.write(relation.id, insert_arrow(engine, relation, rows)).count
+    try:
+        data = _receive(channel)
+        # Piece by piece: as Python's values the rows take many times what they took on the wire.
+        pieces = copy_binary.pieces_of(data, types) if options.binary else read_pieces(data, len(names), options)
+        tables, line = [], 1
+        for columns in pieces:
+            arrays = [
+                array_from_texts(engine, name, texts, kind, first_line=line)
+                for name, texts, kind in zip(names, columns, types, strict=True)
+            ]
+            tables.append(pa.Table.from_arrays(arrays, names=list(names)))
+            line += len(columns[0])
+        if not tables:
+            return 0
+        return engine.write(relation.id, insert_arrow(engine, relation, pa.concat_tables(tables))).count
+    finally:
+        channel.hold(0)
 
 
 def _receive(channel: Channel) -> bytes:
     """Everything up to the end of the copy. The client has to be heard to the end even if it sends too much."""
-    held, too_large = bytearray(), False
+    held, too_large, crowded = bytearray(), False, False
     while True:
         message = channel.message()
         if isinstance(message, reader.CopyData):
             too_large = too_large or len(held) + len(message.data) > COPY_BYTES
-            if too_large:
-                held.clear()
-            else:
+            if not too_large and not crowded:
                 held += message.data
+                crowded = not channel.hold(len(held))
+            if too_large or crowded:
+                held.clear()
+                channel.hold(0)
         elif isinstance(message, reader.CopyDone):
             break
         elif isinstance(message, reader.CopyFail):
             raise CopyFailed(f"COPY from stdin failed: {message.reason}")
         elif not isinstance(message, (reader.Flush, reader.Sync)):
             raise reader.ProtocolViolation("unexpected message during COPY from stdin")
+    if crowded:
+        raise too_much_held()
     if too_large:
         raise CopyTooLarge(
             f"a COPY may bring at most {COPY_BYTES:,} bytes", hint="send the rows in several; nothing was written"
         )
     return bytes(held)
-
-
-def _array(name: str, values: list[str | None], kind: SqlType) -> pa.Array:
-    if kind.name in ("array", "struct"):
-        raise Unsupported(f'COPY into column "{name}" of type {kind} is not supported', hint="use INSERT")
-    made = []
-    for number, value in enumerate(values, 1):
-        try:
-            made.append(None if value is None else from_text(value, kind))
-        except HeadraceError as error:
-            told = DataError(f"{error.message} (COPY, line {number}, column {name})", hint=error.hint)
-            told.sqlstate = error.sqlstate
-            raise told from None
-    return pa.array(made, kind.arrow)

@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,12 +28,15 @@ from headrace.serving.wire.binary import decode
 from headrace.serving.wire.oids import type_of
 from headrace.sql import statements as ast
 from headrace.sql.datatypes import sql_type
+from headrace.sql.dialect import parse_expression
 from headrace.sql.parse import parse
 from headrace.sql.text import nul_character, pieces
 from headrace.types import SqlType
 
 _PARAMETER = re.compile(r"(?<![\w$])\$(\d{1,5})(?![\w$])")
 MOST = 65_535
+REMEMBERED_TEXT = 2_000
+"""Characters of a statement that is remembered: drivers prepare the same ones again and again."""
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
 
@@ -109,9 +113,16 @@ def without_positions() -> Iterator[None]:
         raise
 
 
-def with_names(text: str) -> Substituted:
-    """The statement with parameters as columns, so that it can be parsed and looked at."""
-    return Substituted(text, lambda number: f'"${number}"')
+def parse_with_names(text: str) -> Sequence[ast.Statement]:
+    """The statements with parameters as columns, to be looked at and not to be changed: they may be others' as well."""
+    return _parsed_before(text) if len(text) <= REMEMBERED_TEXT else _parse_with_names(text)
+
+
+def _parse_with_names(text: str) -> Sequence[ast.Statement]:
+    return tuple(Substituted(text, lambda number: f'"${number}"').parse())
+
+
+_parsed_before = functools.lru_cache(maxsize=256)(_parse_with_names)
 
 
 def with_constants(text: str, constants: Sequence[str]) -> Substituted:
@@ -127,6 +138,39 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
     """The value as SQL."""
     if data is None:
         return "NULL"
+    text = _value_text(data, form, kind, oid)
+    quoted = "'" + text.replace("'", "''") + "'"
+    if kind is None or kind.name == "varchar":
+        return quoted
+    if _is_number(text, kind):
+        return f"({text})" if text.startswith("-") else text
+    return f"CAST({quoted} AS {kind})"
+
+
+def constant_tree(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> exp.Expression:
+    """The same as the parser would make of it."""
+    if data is None:
+        return exp.Null()
+    text = _value_text(data, form, kind, oid)
+    if kind is None or kind.name == "varchar":
+        return exp.Literal.string(text)
+    if _is_number(text, kind):
+        number = exp.Literal.number(text.lstrip("-"))
+        return exp.Neg(this=number) if text.startswith("-") else number
+    return exp.Cast(this=exp.Literal.string(text), to=_type_tree(kind))
+
+
+@functools.lru_cache(maxsize=256)
+def _type_tree(kind: SqlType) -> exp.Expression:
+    return parse_expression(f"CAST(NULL AS {kind})").to
+
+
+def _is_number(text: str, kind: SqlType) -> bool:
+    """A bare number fits columns of any width, so that a driver's guess decides nothing."""
+    return kind.name in ("smallint", "integer", "bigint") and re.fullmatch(r"-?\d{1,18}", text) is not None
+
+
+def _value_text(data: bytes, form: int, kind: SqlType | None, oid: int) -> str:
     if form == 1:
         if kind is None:
             raise DataError(f"a binary parameter of the type {oid} is not understood", sqlstate="42P18")
@@ -138,13 +182,7 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
             raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
     if "\0" in text:
         raise nul_character()
-    quoted = "'" + text.replace("'", "''") + "'"
-    if kind is None or kind.name == "varchar":
-        return quoted
-    if kind.name in ("smallint", "integer", "bigint") and re.fullmatch(r"-?\d{1,18}", text):
-        # A bare number fits columns of any width, so that a driver's guess decides nothing.
-        return f"({text})" if text.startswith("-") else text
-    return f"CAST({quoted} AS {kind})"
+    return text
 
 
 def written(value: exp.Expression, text: str, kind: SqlType | None) -> str:
@@ -171,7 +209,7 @@ def named_oids(statement: ast.Statement | None) -> dict[int, int]:
     return {
         number: _OBJECTS[kind]
         for node in casts
-        if (number := _number(node.this)) is not None and (kind := object_type(node.to)) in _OBJECTS
+        if (number := parameter_number(node.this)) is not None and (kind := object_type(node.to)) in _OBJECTS
     }
 
 
@@ -179,16 +217,17 @@ def limit_parameters(statement: ast.Statement | None) -> set[int]:
     """The parameters that say how many rows."""
     query = getattr(statement, "query", None)
     limits = [] if query is None else query.find_all(exp.Limit, exp.Offset, exp.Fetch)
-    return {number for node in limits if (number := _number(_limit(node))) is not None}
+    return {number for node in limits if (number := parameter_number(_limit(node))) is not None}
 
 
 def _limit(node: exp.Expression) -> exp.Expression | None:
     return node.args.get("expression") or node.args.get("count")
 
 
-def _number(node: exp.Expression | None) -> int | None:
+def parameter_number(node: exp.Expression | None) -> int | None:
+    """Which parameter an expression is, if it is one, with names in place of parameters."""
     if isinstance(node, exp.Paren):
-        return _number(node.this)
+        return parameter_number(node.this)
     if isinstance(node, exp.Column) and not node.table and re.fullmatch(r"\$\d+", node.name):
         return int(node.name[1:])
     return None
@@ -198,7 +237,7 @@ def _used_types(statement: ast.Statement, catalog: Catalog) -> dict[int, SqlType
     found: dict[int, SqlType] = {}
 
     def use(node: exp.Expression | None, kind: SqlType | None) -> None:
-        if (number := _number(node)) is not None and kind is not None:
+        if (number := parameter_number(node)) is not None and kind is not None:
             found.setdefault(number, kind)
 
     trees: list[exp.Expression] = []

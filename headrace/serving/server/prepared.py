@@ -12,6 +12,7 @@ from headrace.serving.result import Result
 from headrace.serving.server import parameters
 from headrace.serving.server.parameters import Substituted
 from headrace.serving.server.portal import Portal
+from headrace.serving.server.templates import InsertTemplate
 from headrace.serving.session import Session
 from headrace.serving.wire import reader, writer
 from headrace.serving.wire.oids import oid_of
@@ -59,6 +60,8 @@ class Prepared:
     """By PREPARE"""
     verbatim: bool = False
     """A PREPARE: the parameters in it are its own"""
+    template: InsertTemplate | None = None
+    """An INSERT that need not be parsed each time"""
     columns: list[tuple[str, SqlType]] | None = None
     """As the client was told"""
 
@@ -71,6 +74,8 @@ class Bound:
     formats: tuple[int, ...]
     positions: Positions
     """Errors inside point into the text that was sent"""
+    exact: Callable[[], tuple[ast.Statement, Positions]] | None = None
+    """Parses the text, if the statement was made without it: it does for constants, and knows no positions."""
     columns: list[tuple[str, SqlType]] | None = None
     portal: Portal | None = None
     rows: int = 0
@@ -85,7 +90,7 @@ class PreparedStatements:
         self.portals: dict[str, Bound] = {}
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
-        statements = parameters.with_names(message.text).parse()
+        statements = parameters.parse_with_names(message.text)
         if len(statements) > 1:
             raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
         self._keep(message, statements[0] if statements else None, catalog)
@@ -93,7 +98,7 @@ class PreparedStatements:
     def prepare(self, statement: ast.Prepare, catalog: Catalog) -> None:
         """PREPARE: the same, said in SQL."""
         try:
-            (inner,) = parameters.with_names(statement.text).parse()
+            (inner,) = parameters.parse_with_names(statement.text)
         except SqlSyntaxError as error:
             error.position = error.position and error.position + statement.start
             raise
@@ -129,6 +134,7 @@ class PreparedStatements:
             empty=statement is None,
             declared=declared,
             verbatim=verbatim,
+            template=InsertTemplate.of(statement),
         )
 
     def executed(self, statement: ast.Execute) -> ast.Statement:
@@ -155,17 +161,25 @@ class PreparedStatements:
         self.close_portals([message.portal])
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
-        constants = [
-            parameters.constant(value, form, kind, oid)
-            for value, form, kind, oid in zip(message.values, forms, prepared.types, prepared.oids, strict=True)
-        ]
-        statement, positions = None, parameters.without_positions
-        if prepared.verbatim:
+        values = list(zip(message.values, forms, prepared.types, prepared.oids, strict=True))
+
+        def exact() -> tuple[ast.Statement, Positions]:
+            constants = [parameters.constant(*value) for value in values]
+            return self._parsed(parameters.with_constants(prepared.text, constants))
+
+        statement, positions, later = None, parameters.without_positions, None
+        if prepared.template is not None:
+            statement, later = prepared.template.filled([parameters.constant_tree(*value) for value in values]), exact
+        elif prepared.verbatim:
             (statement,) = parse(prepared.text)
         elif not prepared.empty:
-            statement, positions = self._parsed(parameters.with_constants(prepared.text, constants))
+            statement, positions = exact()
         self.portals[message.portal] = Bound(
-            statement=statement, formats=message.result_formats, positions=positions, columns=prepared.columns
+            statement=statement,
+            formats=message.result_formats,
+            positions=positions,
+            exact=later,
+            columns=prepared.columns,
         )
 
     def _parsed(self, source: Substituted) -> tuple[ast.Statement, Positions]:

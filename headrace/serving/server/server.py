@@ -16,6 +16,7 @@ import time
 
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.serving.server.budget import Budget
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.connection import Connection, ShuttingDown
 from headrace.serving.server.startup import Access, greet
@@ -33,10 +34,23 @@ class TooManySessions(HeadraceError):
     sqlstate = "53300"
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that has the address and does not listen yet: whether it is free is known before an engine starts."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 class Server:
     def __init__(
-        self, engine: Engine, *, host: str = "127.0.0.1", port: int = 4566, access: Access | None = None,
-        sessions: int = SESSIONS,
+        self, engine: Engine, *, host: str = "127.0.0.1", port: int = 4566, bound: socket.socket | None = None,
+        access: Access | None = None, sessions: int = SESSIONS,
     ):  # fmt: skip
         self._engine = engine
         self._access = access or Access()
@@ -46,11 +60,13 @@ class Server:
         self._greeting: dict[Channel, threading.Thread] = {}
         self._threads: set[threading.Thread] = set()
         self._processes = itertools.count(1)
+        self._budget = Budget()
         self._stopping = False
         self.accepted = 0
         self.refused = 0
         self._statements_before = 0
-        self._listener = socket.create_server((host, port), backlog=128)
+        self._listener = bound or bind(host, port)
+        self._listener.listen(128)
         self.host, self.port = self._listener.getsockname()[:2]
         self._accepting = threading.Thread(target=self._accept, name="headrace-accept", daemon=True)
 
@@ -85,18 +101,19 @@ class Server:
                 time.sleep(0.05)  # out of file descriptors: it will pass
                 continue
             self.accepted += 1
-            channel = Channel(sock)
+            channel = Channel(sock, self._budget)
             thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
             with self._lock:
                 full = len(self._threads) >= self._limit + GREETED_AT_ONCE
                 if not full:
                     self._threads.add(thread)
                     self._greeting[channel] = thread
-            if full:
+            if full or not _started(thread):
                 self.refused += 1
                 channel.close()  # not even a word: whoever reads none of it must not make us wait
-            else:
-                thread.start()
+                with self._lock:
+                    self._greeting.pop(channel, None)
+                    self._threads.discard(thread)
 
     def _client(self, channel: Channel) -> None:
         try:
@@ -144,6 +161,7 @@ class Server:
         with contextlib.suppress(Gone):
             channel.send(writer.error(error, severity="FATAL"))
             channel.flush()
+            channel.part()
 
     def _cancel(self, request: reader.CancelRequest) -> None:
         with self._lock:
@@ -177,3 +195,13 @@ class Server:
         deadline = time.monotonic() + 5
         while self._threads and time.monotonic() < deadline:
             time.sleep(0.02)
+
+
+def _started(thread: threading.Thread) -> bool:
+    """Whether the system has room for one more; if not, those there are must not suffer for it."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        log.warning("a client could not be served: %s", error)
+        return False
+    return True

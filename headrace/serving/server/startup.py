@@ -85,7 +85,7 @@ def _authenticate(channel: Channel, access: Access, user: str, deadline: float) 
         channel.send(writer.AUTHENTICATED)
         return
     # A name that is not known is asked for a password all the same, and none is right: nobody learns which names are.
-    exchange = scram.Exchange(access.password if known else scram.Verifier.of(str(time.monotonic_ns())))
+    exchange = scram.Exchange(access.password if known else access.password.of_nobody(user))
     channel.send(writer.ask_sasl(scram.MECHANISM))
     first = _answer(channel, deadline)
     mechanism, _, rest = first.partition(b"\0")
@@ -101,7 +101,7 @@ def _authenticate(channel: Channel, access: Access, user: str, deadline: float) 
 
 
 def _answer(channel: Channel, deadline: float) -> bytes:
-    message = channel.message(deadline)
+    message = channel.answer(deadline)
     if not isinstance(message, reader.Password):
         raise reader.ProtocolViolation("expected an answer to the request for authentication")
     return message.body

@@ -5,12 +5,16 @@
 b'\\x00\\x00\\x00\\x07'
 >>> decode(encoder(array_of(SqlType("integer")))([1, None]), array_of(SqlType("integer")))
 '{1,NULL}'
+>>> nested = array_of(array_of(SqlType("integer")))
+>>> decode(encoder(nested)([[1, 2], [3, None]]), array_of(SqlType("integer")))
+'{{1,2},{3,NULL}}'
 """
 
 from __future__ import annotations
 
 import decimal
 import json
+import math
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -20,8 +24,10 @@ from typing import Any
 from headrace.errors import DataError, Unsupported
 from headrace.serving.render import render, renderer
 from headrace.serving.wire.oids import oid_of
-from headrace.types import SqlType
+from headrace.types import SqlType, array_of
 
+MOST_DIMENSIONS = 6
+"""Of an array, as in PostgreSQL."""
 _WIDE = decimal.Context(prec=400)
 _EPOCH = datetime(2000, 1, 1)
 _DAY = date(2000, 1, 1)
@@ -43,7 +49,8 @@ def encoder(kind: SqlType) -> Callable[[Any], bytes]:
 def decode(data: bytes, kind: SqlType) -> str:
     """A binary parameter as text: what a constant in the statement would say."""
     try:
-        return render(_value(data, kind), kind)
+        value = _value(data, kind)
+        return render(value, _as_deep_as(value, kind) if kind.name == "array" else kind)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError, ValueError):
         raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
 
@@ -139,9 +146,23 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
 }
 
 
+def _as_deep_as(value: list, kind: SqlType) -> SqlType:
+    """PostgreSQL's types do not count dimensions: an integer[] may be an array of arrays."""
+    deep = array_of(_leaf(kind))
+    while value and isinstance(value[0], list):
+        deep, value = array_of(deep), value[0]
+    return deep
+
+
+def _leaf(kind: SqlType) -> SqlType:
+    return _leaf(kind.element) if kind.name == "array" else kind
+
+
 def _value(data: bytes, kind: SqlType) -> Any:
     if kind.name == "array":
-        return _array(data, kind.element)
+        return _array(data, _leaf(kind))
+    if kind.name == "struct":
+        return _struct(data, kind)
     if kind.name in ("smallint", "integer", "bigint") and len(data) in (2, 4, 8):
         return int.from_bytes(data, signed=True)  # of the width that the client chose: an oid has four bytes
     if kind.name in FIXED:
@@ -155,18 +176,33 @@ def _array(data: bytes, element: SqlType) -> list:
     dimensions, _, _ = struct.unpack_from("!iii", data)
     if dimensions == 0:
         return []
-    if dimensions != 1:
-        raise Unsupported("a parameter that is an array of arrays is not supported in binary", hint="send it as text")
-    (length,) = struct.unpack_from("!i", data, 12)
-    if not 0 <= length <= len(data):
-        raise ValueError(length)
-    at, values = 20, []
-    for _ in range(length):
+    if not 1 <= dimensions <= MOST_DIMENSIONS:
+        raise ValueError(dimensions)
+    sizes = [struct.unpack_from("!i", data, 12 + 8 * at)[0] for at in range(dimensions)]
+    if any(size < 1 for size in sizes) or math.prod(sizes) > len(data):
+        raise ValueError(sizes)
+    at, values = 12 + 8 * dimensions, []
+    for _ in range(math.prod(sizes)):
         (size,) = struct.unpack_from("!i", data, at)
         at += 4
         values.append(None if size == -1 else _value(data[at : at + size], element))
         at += max(size, 0)
+    for size in reversed(sizes[1:]):
+        values = [values[start : start + size] for start in range(0, len(values), size)]
     return values
+
+
+def _struct(data: bytes, kind: SqlType) -> dict[str, Any]:
+    (count,) = struct.unpack_from("!i", data)
+    if count != len(kind.fields):
+        raise ValueError(count)
+    at, value = 4, {}
+    for name, inner in kind.fields:
+        _, size = struct.unpack_from("!Ii", data, at)
+        at += 8
+        value[name] = None if size == -1 else _value(data[at : at + size], inner)
+        at += max(size, 0)
+    return value
 
 
 def _read_numeric(data: bytes) -> Decimal:

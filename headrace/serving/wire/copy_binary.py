@@ -2,14 +2,14 @@
 
 >>> from headrace.types import SqlType
 >>> rows = tuples_of([[7, None]], [SqlType("integer")])
->>> columns_of(HEADER + b"".join(rows) + END, [SqlType("integer")])
-[['7', None]]
+>>> list(pieces_of(HEADER + b"".join(rows) + END, [SqlType("integer")]))
+[[['7', None]]]
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.errors import DataError
@@ -19,6 +19,7 @@ from headrace.types import SqlType
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 HEADER = _SIGNATURE + struct.pack("!ii", 0, 0)
 END = struct.pack("!h", -1)
+PIECE_ROWS = 50_000
 _NULL = struct.pack("!i", -1)
 
 
@@ -38,8 +39,8 @@ def tuples_of(columns: Sequence[Sequence[Any]], types: Sequence[SqlType]) -> lis
     return tuples
 
 
-def columns_of(data: bytes, types: Sequence[SqlType]) -> list[list[str | None]]:
-    """Tuples to columns of texts: what the text format would have brought."""
+def pieces_of(data: bytes, types: Sequence[SqlType]) -> Iterator[list[list[str | None]]]:
+    """Tuples to columns of texts, what the text format would have brought; so many rows at a time."""
     if not data.startswith(_SIGNATURE):
         raise _wrong("COPY file signature not recognized")
     columns: list[list[str | None]] = [[] for _ in types]
@@ -50,6 +51,9 @@ def columns_of(data: bytes, types: Sequence[SqlType]) -> list[list[str | None]]:
         at = len(HEADER) + extension
         while (count := struct.unpack_from("!h", data, at)[0]) != -1:
             at += 2
+            if len(columns[0]) == PIECE_ROWS:
+                yield columns
+                columns = [[] for _ in types]
             if count != len(types):
                 raise _wrong(f"row field count is {count}, expected {len(types)}")
             for column, kind in zip(columns, types, strict=True):
@@ -61,7 +65,8 @@ def columns_of(data: bytes, types: Sequence[SqlType]) -> list[list[str | None]]:
                 at += max(size, 0)
     except struct.error:
         raise _wrong("unexpected EOF in COPY data") from None
-    return columns
+    if columns[0]:
+        yield columns
 
 
 def _wrong(message: str) -> DataError:

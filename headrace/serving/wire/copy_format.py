@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ import pyarrow.csv
 
 from headrace.errors import DataError, InvalidParameterValue, SqlSyntaxError
 
+PIECE_BYTES = 4 * 1024 * 1024
+"""Of a COPY that becomes values at once."""
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _BACK = {value: f"\\{key}" for key, value in _ESCAPES.items()} | {"\\": "\\\\"}
 _SPECIAL = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
@@ -56,13 +59,51 @@ class CopyOptions:
         return found
 
 
-def read_columns(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
+def read_pieces(
+    data: bytes, width: int, options: CopyOptions, piece_bytes: int = PIECE_BYTES
+) -> Iterator[list[list[str | None]]]:
+    """The columns of so many rows at a time; a piece has a row at least."""
+    data, first = _without_end(data, options), 1
+    for start, end in _cuts(data, options, piece_bytes):
+        of_piece = options if start == 0 else dataclasses.replace(options, header=False)
+        columns = read_columns(data[start:end], width, of_piece, first)
+        if columns[0]:
+            yield columns
+        first += len(columns[0])
+
+
+def _without_end(data: bytes, options: CopyOptions) -> bytes:
+    """Up to the mark that old clients end their data with."""
+    mark = rb"(?:^|(?<=\n))\\\.\r?\n?\Z" if options.csv else rb"(?:^|(?<=\n))\\\.\r?(?:\n|\Z)"
+    found = re.search(mark, data)
+    return data if found is None else data[: found.start()]
+
+
+def _cuts(data: bytes, options: CopyOptions, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where to cut: behind a line, which in csv is no line if a quote is open."""
+    quote = options.quote.encode()
+    start = 0
+    while start < len(data):
+        end = start + piece_bytes
+        if options.csv and options.escape != options.quote:
+            end = len(data)  # whether a quote is one, only the reader knows
+        end, counted, open_quotes = data.find(b"\n", end) + 1 or len(data), start, 0
+        while options.csv and end < len(data):
+            open_quotes += data.count(quote, counted, end)
+            if open_quotes % 2 == 0:
+                break
+            counted, end = end, data.find(b"\n", end) + 1 or len(data)
+        yield start, end
+        start = end
+
+
+def read_columns(data: bytes, width: int, options: CopyOptions, first_line: int = 1) -> list[list[str | None]]:
     if options.csv:
         return _read_csv(data, width, options)
-    return _read_text(data, width, options)
+    return _read_text(data, width, options, first_line)
 
 
-def _read_text(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
+def _read_text(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -72,10 +113,8 @@ def _read_text(data: bytes, width: int, options: CopyOptions) -> list[list[str |
         lines.pop()
     if options.header:
         lines = lines[1:]
-    if "\\." in lines:
-        lines = lines[: lines.index("\\.")]
     columns: list[list[str | None]] = [[] for _ in range(width)]
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first_line):
         fields = _split(line, options)
         if len(fields) != width:
             problem = "missing data" if len(fields) < width else "extra data after the last expected column"
@@ -112,16 +151,25 @@ def _unescape(field: str) -> str:
     def one(match: re.Match[str]) -> str:
         octal, hexadecimal, simple = match.groups()
         if octal is not None:
-            return chr(int(octal, 8) & 0xFF)
+            return _byte(int(octal, 8) & 0xFF)
         if hexadecimal is not None:
-            return chr(int(hexadecimal, 16))
+            return _byte(int(hexadecimal, 16))
         return _ESCAPES.get(simple, simple)
 
-    return _SPECIAL.sub(one, field)
+    try:
+        return _SPECIAL.sub(one, field).encode("utf-8", "surrogateescape").decode()
+    except UnicodeDecodeError:
+        raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
+
+
+def _byte(value: int) -> str:
+    """A byte of a character that may take several: they are put together afterwards."""
+    if value == 0:
+        raise DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")
+    return chr(value) if value < 0x80 else chr(0xDC00 + value)
 
 
 def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
-    data = re.sub(rb"(?:^|(?<=\n))\\\.\r?\n?\Z", b"", data)
     if not data.strip(b"\r\n") or (options.header and not data.partition(b"\n")[2]):
         return [[] for _ in range(width)]
     names = [str(number) for number in range(width)]

@@ -82,3 +82,15 @@ _BY_OID = {
 def type_of(oid: int) -> SqlType | None:
     """The type with that number; None if it is one that Headrace does not have, or 0, which leaves it open."""
     return _BY_OID.get(oid)
+
+
+def typed(oid: int, modifier: int) -> SqlType | None:
+    """The same, with the digits of a numeric as :func:`typmod_of` says them.
+
+    >>> str(typed(1700, typmod_of(SqlType("numeric", precision=10, scale=2))))
+    'numeric(10,2)'
+    """
+    kind = type_of(oid)
+    if kind is not None and kind.name == "numeric" and modifier >= 4:
+        return SqlType("numeric", precision=(modifier - 4) >> 16, scale=(modifier - 4) & 0xFFFF)
+    return kind

@@ -159,14 +159,18 @@ class MessageReader:
         fields.end()
         return Startup(code & 0xFFFF, parameters)
 
-    def next_message(self):
+    def next_answer(self):
+        """The next message of a client that still has to prove who it is: it may not send much either."""
+        return self.next_message(STARTUP_BYTES)
+
+    def next_message(self, limit: int | None = None):
         """The next message, or None if it has not come in full."""
         if not self._held:
             return None
         read = _READERS.get(self._held[0])
         if read is None:
             raise ProtocolViolation(f"invalid frontend message type {self._held[0]}")
-        body = self._body(1, self._limit)
+        body = self._body(1, limit or self._limit)
         if body is None:
             return None
         fields = _Fields(body)
@@ -208,8 +212,8 @@ class _Fields:
         self._at += length
         return part
 
-    def int16(self) -> int:
-        return int.from_bytes(self.bytes(2), signed=True)
+    def uint16(self) -> int:
+        return int.from_bytes(self.bytes(2))
 
     def int32(self) -> int:
         return int.from_bytes(self.bytes(4), signed=True)
@@ -231,10 +235,8 @@ class _Fields:
             raise error from None
 
     def counted(self, read):
-        count = self.int16()
-        if count < 0:
-            raise ProtocolViolation("invalid count in message")
-        return tuple(read() for _ in range(count))
+        # Without a sign: a statement may have 65,535 parameters.
+        return tuple(read() for _ in range(self.uint16()))
 
     def value(self) -> bytes | None:
         length = self.int32()
@@ -257,7 +259,7 @@ class _Fields:
 _READERS = {
     ord("Q"): lambda f: Query(f.text()),
     ord("P"): lambda f: Parse(f.text(), f.text(), f.counted(f.uint32)),
-    ord("B"): lambda f: Bind(f.text(), f.text(), f.counted(f.int16), f.counted(f.value), f.counted(f.int16)),
+    ord("B"): lambda f: Bind(f.text(), f.text(), f.counted(f.uint16), f.counted(f.value), f.counted(f.uint16)),
     ord("D"): lambda f: Describe(f.letter(), f.text()),
     ord("C"): lambda f: Close(f.letter(), f.text()),
     ord("E"): lambda f: Execute(f.text(), f.int32()),

@@ -10,6 +10,8 @@ import hashlib
 import hmac
 import os
 import secrets
+import stringprep
+import unicodedata
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError
@@ -34,8 +36,44 @@ class Verifier:
     @staticmethod
     def of(password: str) -> Verifier:
         salt = os.urandom(16)
-        salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, ITERATIONS)
+        salted = hashlib.pbkdf2_hmac("sha256", prepared(password).encode(), salt, ITERATIONS)
         return Verifier(salt, hashlib.sha256(_hmac(salted, b"Client Key")).digest(), _hmac(salted, b"Server Key"))
+
+    def of_nobody(self, user: str) -> Verifier:
+        """For a name that nobody has. It looks like anybody's: its salt is the same each time, as a real one is."""
+        salt = _hmac(self.server_key, b"salt of " + user.encode())[:16]
+        return Verifier(salt, os.urandom(32), os.urandom(32), self.iterations)
+
+
+def prepared(password: str) -> str:
+    """As clients prepare it before they use it (SASLprep, RFC 4013). One that cannot be prepared is used as it is.
+
+    >>> prepared("I\u00adX"), prepared("\u2168"), prepared("a\u00a0b")
+    ('IX', 'IX', 'a b')
+    """
+    mapped = "".join(
+        " " if stringprep.in_table_c12(each) else each for each in password if not stringprep.in_table_b1(each)
+    )
+    normal = unicodedata.normalize("NFKC", mapped)
+    return password if not normal or any(_prohibited(each) for each in normal) or _mixed_directions(normal) else normal
+
+
+def _prohibited(character: str) -> bool:
+    return any(table(character) for table in _PROHIBITED)
+
+
+_PROHIBITED = (
+    stringprep.in_table_c12, stringprep.in_table_c21_c22, stringprep.in_table_c3, stringprep.in_table_c4,
+    stringprep.in_table_c5, stringprep.in_table_c6, stringprep.in_table_c7, stringprep.in_table_c8,
+    stringprep.in_table_c9, stringprep.in_table_a1,
+)  # fmt: skip
+
+
+def _mixed_directions(text: str) -> bool:
+    if not any(map(stringprep.in_table_d1, text)):
+        return False
+    ends = stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])
+    return not ends or any(map(stringprep.in_table_d2, text))
 
 
 class Exchange:

@@ -1,0 +1,94 @@
+"""Columns of text to columns of values, as COPY brings them: as PostgreSQL reads a constant of the type.
+
+Most texts are read here. What only Spark can say (how a number is rounded to its column, what JSON looks like in its
+normal form) is collected and asked at once, a column at a time. Arrays and structs are taken apart, their parts read as
+columns of their own, and put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.engine.spark import spark_errors
+from headrace.errors import DataError, HeadraceError
+from headrace.sql.casts import cast
+from headrace.sql.composites import array_items, struct_items
+from headrace.sql.literals import NOT_CONSTANT, from_text
+from headrace.sql.typed import TEXT, Typed
+from headrace.types import SqlType
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+Texts = Sequence[str | None]
+_COLUMN = "_hr_text"
+
+
+def array_from_texts(engine: Engine, name: str, texts: Texts, kind: SqlType, *, first_line: int = 1) -> pa.Array:
+    """The column of that name; errors say in which line of the COPY its value was."""
+    lines = range(first_line, first_line + len(texts))
+    return pa.array(_Reader(engine, name).values(texts, lines, kind), kind.arrow)
+
+
+class _Reader:
+    def __init__(self, engine: Engine, name: str):
+        self._engine, self._name = engine, name
+
+    def values(self, texts: Texts, lines: Sequence[int], kind: SqlType) -> list[Any]:
+        if kind.name == "array":
+            return self._arrays(texts, lines, kind.element)
+        if kind.name == "struct":
+            return self._structs(texts, lines, kind)
+        values = [self._read(from_text, text, line, kind) for text, line in zip(texts, lines, strict=True)]
+        asked = [at for at, value in enumerate(values) if value is NOT_CONSTANT]
+        if asked:
+            for at, value in zip(asked, self._by_spark([texts[at] for at in asked], kind), strict=True):
+                values[at] = value
+        return values
+
+    def _read(self, read, text: str | None, line: int, *more: Any) -> Any:
+        try:
+            return None if text is None else read(text, *more)
+        except HeadraceError as error:
+            raise self._told(error, f"COPY, line {line}, column {self._name}") from None
+
+    def _by_spark(self, texts: Texts, kind: SqlType) -> list[Any]:
+        frame = self._engine.spark.createDataFrame(pa.table({_COLUMN: pa.array(texts, pa.string())}))
+        try:
+            with spark_errors("COPY"):
+                return frame.selectExpr(cast(Typed(_COLUMN, TEXT), kind).sql).toArrow().column(0).to_pylist()
+        except HeadraceError as error:
+            raise self._told(error, f"COPY, column {self._name}") from None
+
+    def _arrays(self, texts: Texts, lines: Sequence[int], element: SqlType) -> list[Any]:
+        taken = [self._read(array_items, text, line) for text, line in zip(texts, lines, strict=True)]
+        flat = [(item, line) for items, line in zip(taken, lines, strict=True) for item in items or ()]
+        values = iter(self.values([item for item, _ in flat], [line for _, line in flat], element))
+        return [None if items is None else [next(values) for _ in items] for items in taken]
+
+    def _structs(self, texts: Texts, lines: Sequence[int], kind: SqlType) -> list[Any]:
+        taken = [self._read(_fields, text, line, len(kind.fields)) for text, line in zip(texts, lines, strict=True)]
+        columns = [
+            self.values([None if items is None else items[at] for items in taken], lines, inner)
+            for at, (_, inner) in enumerate(kind.fields)
+        ]
+        names = [name for name, _ in kind.fields]
+        rows = zip(*columns, strict=True)
+        return [
+            None if items is None else dict(zip(names, row, strict=True))
+            for items, row in zip(taken, rows, strict=True)
+        ]
+
+    @staticmethod
+    def _told(error: HeadraceError, where: str) -> DataError:
+        return DataError(f"{error.message} ({where})", hint=error.hint, sqlstate=error.sqlstate)
+
+
+def _fields(text: str, wanted: int) -> list[str | None]:
+    items = struct_items(text)
+    if len(items) != wanted:
+        raise DataError(f'malformed record literal: "{text}" has {len(items)} fields, not {wanted}', sqlstate="22P02")
+    return items
