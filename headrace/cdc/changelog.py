@@ -62,6 +62,8 @@ class Piece:
     """Where the log goes on behind the transaction"""
     committed_at: int
     """Microseconds since 1970"""
+    commit: int = 0
+    """Where its commit lies in the log: no two transactions have the same"""
     events: list[Any] = field(default_factory=list)
     first: int = 0
     """How many events of the transaction came before this piece"""

@@ -220,7 +220,7 @@ class Follower:
         if intakes or skip:
             self._commit(intakes, steps, lsn=lsn, skip=skip)
         # Else nothing in it is ours, and it need not be durable: it may come again.
-        self._stream.take(len(pieces))
+        self._stream.take(pieces)
         return True
 
     def _decided(self, pieces: Sequence[Piece]) -> tuple[dict[int, Intake], list[Step]]:

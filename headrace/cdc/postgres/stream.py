@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.cdc.changelog import Piece
@@ -53,7 +53,9 @@ class LogStream:
         """With their size, and what had been reached before they arrived"""
         self._bytes = 0
         self._taken = (position, skip)
-        """Where to go on after a lost connection: all before has been handed over."""
+        """Where to go on after a lost connection: all before has been taken, and so many events of what follows."""
+        self._part_of = 0
+        """The commit of the transaction that those events are of; 0: it has not been seen on any connection yet"""
         self._reached = position
         """All that was committed before has been received"""
         self._durable = position
@@ -86,16 +88,27 @@ class LogStream:
                 found.append(piece)
             return found
 
-    def take(self, count: int) -> None:
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """They are applied. They may have gone from here, or have come again: the connection was lost meanwhile."""
         with self._lock:
-            for _ in range(count):
-                piece, size, _ = self._pieces.popleft()
-                self._bytes -= size
+            for piece in pieces:
                 if piece.final:
-                    self._taken = (piece.position, 0)
+                    self._taken, self._part_of = (piece.position, 0), 0
                 else:
-                    self._taken = (self._taken[0], piece.first + len(piece.events))
+                    self._taken, self._part_of = (self._taken[0], piece.first + len(piece.events)), piece.commit
+            while self._pieces and not self._wanted(self._pieces[0][0]):
+                self._bytes -= self._pieces.popleft()[1]
             self._lock.notify_all()
+
+    def _wanted(self, piece: Piece) -> bool:
+        """Whether any of it is still to be taken; what is not is cut off."""
+        position, skip = self._taken
+        if piece.commit < position:
+            return False
+        if skip and piece.commit == self._part_of and piece.first < skip:
+            piece.events, piece.first = piece.events[skip - piece.first :], skip
+            return bool(piece.events) or piece.final
+        return True
 
     @property
     def taken(self) -> int:
@@ -174,11 +187,7 @@ class LogStream:
         try:
             with self._address.errors():
                 cursor = connection.cursor()
-                with self._lock:
-                    # What waits has not been taken; it comes again.
-                    self._pieces.clear()
-                    self._bytes = 0
-                    start, skip = self._taken
+                start, skip = self._begin_anew()
                 cursor.start_replication(
                     slot_name=self._slot,
                     start_lsn=format_lsn(start),
@@ -188,6 +197,14 @@ class LogStream:
                 self._read(cursor, start, skip)
         finally:
             connection.close()
+
+    def _begin_anew(self) -> tuple[int, int]:
+        """What waits has not been taken; it comes again. Answers from where on."""
+        with self._lock:
+            self._pieces.clear()
+            self._bytes = 0
+            self._reached = self._taken[0]
+            return self._taken
 
     def _read(self, cursor: Any, start: int, skip: int) -> None:
         decoder, told = Decoder(), time.monotonic()
@@ -218,7 +235,7 @@ class LogStream:
             if isinstance(decoded, Begin):
                 # A server may send again what was confirmed a moment ago.
                 stale = decoded.commit_lsn < start
-                piece, seen = Piece(xid=decoded.xid, position=0, committed_at=decoded.committed_at, first=skip), 0
+                piece, seen = _begun(decoded.xid, decoded.committed_at, decoded.commit_lsn, skip), 0
             elif isinstance(decoded, Commit):
                 assert piece is not None
                 piece.position = decoded.end_lsn
@@ -234,14 +251,14 @@ class LogStream:
                 if len(piece.events) >= PIECE_EVENTS:
                     piece.final = False
                     self._arrived(piece, size)
-                    piece = Piece(xid=piece.xid, position=0, committed_at=piece.committed_at, first=seen - 1)
-                    size = 0
+                    piece, size = _begun(piece.xid, piece.committed_at, piece.commit, seen - 1), 0
                 piece.events.append(decoded)
 
     def _arrived(self, piece: Piece, size: int) -> None:
         with self._lock:
-            self._pieces.append((piece, size, self._reached))
-            self._bytes += size
+            if self._wanted(piece):
+                self._pieces.append((piece, size, self._reached))
+                self._bytes += size
             if piece.final:
                 self._reached = max(self._reached, piece.position)
         self._on_news()
@@ -252,3 +269,8 @@ class LogStream:
             self._reached = max(self._reached, position)
         if moved:
             self._on_news()
+
+
+def _begun(xid: int, committed_at: int, commit: int, first: int) -> Piece:
+    """A piece of which the rest is still to come."""
+    return Piece(xid=xid, position=0, committed_at=committed_at, commit=commit, first=first)
