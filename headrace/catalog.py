@@ -89,6 +89,11 @@ class Relation:
         """Whether the relation has rows of its own."""
         return self.kind in (TABLE, MATERIALIZED_VIEW, INDEX)
 
+    @property
+    def follows(self) -> bool:
+        """Whether its rows are those of a table elsewhere, and nobody else may write to it."""
+        return self.kind == TABLE and bool(self.depends_on)
+
     def column(self, name: str) -> Column:
         for column in self.columns:
             if column.name == name:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.engine.streams import KeptRows
+from headrace.state.ranges import Staged
 from headrace.state.runs import RunFile
 
 SMALL_ROWS = 50_000
@@ -48,7 +49,36 @@ class UpdateFrame:
     returning: bool = False
 
 
-Change = InsertRows | InsertFrame | UpdateFrame
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """A row of the log that leaves values out, because they did not change."""
+
+    row: int
+    columns: tuple[str, ...]
+    origin: int
+    """The row of ``ChangelogRows.origins`` with the key of the stored row that has them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangelogRows:
+    """What a log says about a table, at most one change for each key."""
+
+    rows: pa.Table
+    deletes: pa.Table
+    """Keys"""
+    origins: pa.Table
+    """Keys"""
+    fills: tuple[Fill, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedRows:
+    """Many rows with keys that the table does not have, in files under staging/, with their vnode."""
+
+    staged: tuple[Staged, ...]
+
+
+Change = InsertRows | InsertFrame | UpdateFrame | ChangelogRows | StagedRows
 
 
 @dataclass(kw_only=True)

@@ -59,7 +59,10 @@ class Write:
 
 
 Mutate = Callable[[Manifest, int], tuple[Manifest, Any]]
-"""Takes the state and the epoch; answers the new state and what to tell the client."""
+"""Takes the state and the epoch; answers the new state and what to tell the client.
+
+One that writes in several steps takes an epoch for each, from the given one on, and the last is that of its state.
+"""
 
 
 @dataclass(kw_only=True)
@@ -297,7 +300,7 @@ class Coordinator:
         epoch = before.epoch + 1
         state = self._land(writes, epoch)
         for mutation in mutations:
-            state = self._apply(mutation, state, epoch)
+            state = self._apply(mutation, state, max(epoch, state.epoch))
         if (writes or mutations) and state is self._working is before and len(self._waiting) == told:
             return  # all of it failed, so there was no epoch
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))

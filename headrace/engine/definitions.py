@@ -16,6 +16,7 @@ from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.filling import with_job
+from headrace.engine.following import forgotten
 from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
@@ -225,6 +226,7 @@ class Definitions:
                 for relation in gone:
                     runs.pop(relation.id, None)
                     offsets.pop(f"row_id:{relation.id}", None)
+                    forgotten(offsets, relation.id)
                     positions.pop(str(relation.id), None)
             changed = dataclasses.replace(state, catalog=catalog, runs=runs, offsets=offsets, positions=positions)
             return changed, "; ".join(notices) or None

@@ -25,6 +25,8 @@ from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
+from headrace.engine.secrets import Secrets
+from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
 from headrace.engine.streams import KeptRows, Streams
@@ -73,11 +75,14 @@ class Engine:
             )
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)
+            self.secrets = Secrets(storage)
+            self.sources = Sources(self)
         except BaseException:
             self._lock.release()
             raise
         self.coordinator.start()
         self.maintenance.start()
+        self.sources.start()
 
     def _open(self, parameters: dict[str, str]) -> Manifest:
         """The newest manifest, taken over: the commit that says so fences whoever wrote before."""
@@ -192,6 +197,7 @@ class Engine:
 
     def close(self) -> None:
         try:
+            self.sources.stop()
             self.maintenance.stop()
             self.backfills.stop()
             self.coordinator.close()
@@ -200,6 +206,7 @@ class Engine:
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
+        self.sources.stop()
         self.maintenance.stop()
         self.backfills.stop()
         self.coordinator.abandon()
@@ -223,6 +230,7 @@ class Engine:
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
+        self.sources.committed(manifest)
 
 
 def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:

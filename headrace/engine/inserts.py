@@ -59,6 +59,8 @@ def writable_table(state: Manifest, name: str, doing: str) -> Relation:
     relation = state.catalog.get(name)
     if relation.kind != TABLE:
         raise WrongObjectKind(f'cannot {doing} {relation.kind} "{name}"', hint="only tables can be written to")
+    if relation.follows:
+        raise WrongObjectKind(f'cannot {doing} table "{name}"', hint="it follows a table of its source; write there")
     if relation.append_only and doing != "insert into":
         raise WrongObjectKind(f'cannot {doing} append-only table "{name}"')
     return relation

@@ -15,7 +15,8 @@ from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
-from headrace.errors import InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
+from headrace.engine.following import TABLE_KEY, tables_of
+from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
@@ -121,6 +122,9 @@ class Jobs:
 
     def cancel(self, ids: tuple[int, ...]) -> list[int]:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, list[int]]:
+            for id in ids:
+                if id in state.catalog.relations and state.catalog.relations[id].follows:
+                    raise _no_job(state, id)
             cancelled = [id for id in ids if str(id) in state.positions]
             for id in cancelled:
                 state = dropped(state, state.catalog.relations[id])
@@ -175,7 +179,7 @@ class Jobs:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             job = jobs_of(state).get(id)
             if job is None:
-                raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
+                raise _no_job(state, id)
             return change(state, job), None
 
         self._engine.coordinator.mutate(apply, what)
@@ -186,13 +190,16 @@ class Jobs:
         """Until a job, or every job there is now, is done."""
         state = self._engine.committed
         if name is None:
-            ids = [int(id) for id in state.positions]
+            ids = [*map(int, state.positions), *tables_of(state)]
         else:
-            ids = [state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
+            relation = state.catalog.get(name)
+            ids = [relation.id if relation.follows else state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
         for id in ids:
             patience(self.finished(id))
 
-    def finished(self, id: int) -> Any:
+    def finished(self, id: int) -> Future:
+        if f"{TABLE_KEY}{id}" in self._engine.committed.offsets:
+            return self._engine.sources.finished(id)
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
@@ -217,21 +224,20 @@ class Jobs:
     def list(self) -> list[dict[str, Any]]:
         """What there is to say about each job; cheap."""
         state = self._engine.committed
-        return [self._progress(state, job) for job in jobs_of(state).values()]
+        return [self._progress(state, job) for job in jobs_of(state).values()] + self._engine.sources.jobs()
 
     def progress(self, id: int) -> dict[str, Any]:
-        state = self._engine.committed
-        job = jobs_of(state).get(id)
-        if job is None:
-            raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
-        return self._progress(state, job)
+        for job in self.list():
+            if job["id"] == id:
+                return job
+        raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
 
     def positions(self, id: int) -> list[tuple[str, int, str]]:
         """Where every vnode is, of each input."""
         state = self._engine.committed
         job = jobs_of(state).get(id)
         if job is None:
-            raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
+            raise _no_job(state, id)
         return [
             (each.name, vnode, text)
             for upstream_id, each in job.inputs.items()
@@ -262,6 +268,16 @@ class Jobs:
             "started_at": job.started_at,
             "inputs": {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()},
         }
+
+
+def _no_job(state: Manifest, id: int) -> HeadraceError:
+    if id in state.catalog.relations and state.catalog.relations[id].follows:
+        name = state.catalog.relations[id].name
+        return Unsupported(
+            f"job {id} follows a source: it cannot be paused, cancelled or changed",
+            hint=f'PAUSE stops all that is being filled; DROP TABLE "{name}" ends it',
+        )
+    return UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
 
 
 def dropped(state: Manifest, relation: Relation) -> Manifest:

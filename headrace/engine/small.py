@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from headrace.errors import UniqueViolation
+from headrace.engine.changes import Fill
+from headrace.errors import DataError, UniqueViolation
 from headrace.state.layout import Layout
 from headrace.state.resolve import filled
 from headrace.state.runs import VNODE, WEIGHT
@@ -22,6 +23,12 @@ _ABSENT = -1
 def with_vnode(layout: Layout, rows: pa.Table) -> pa.Table:
     kinds = [layout.types[name] for name in layout.distribution]
     return rows.append_column(VNODE, pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16()))
+
+
+class MissingRow(DataError):
+    """A row that must be there is not."""
+
+    table_id = 0
 
 
 class KeyedChanges:
@@ -85,6 +92,24 @@ class KeyedChanges:
                     f"({', '.join(self._layout.key_names)})=({values}) already exists"
                 )
             self._now[key] = base + index
+
+    def filled(self, rows: pa.Table, origins: pa.Table, fills: Sequence[Fill]) -> pa.Table:
+        """The rows with what they leave out, from the old rows."""
+        if not fills:
+            return rows
+        places = [self._before.get(key) for key in self._layout.encode(origins)]
+        for name in {name for fill in fills for name in fill.columns}:
+            values = rows[name].to_pylist()
+            for fill in fills:
+                if name in fill.columns:
+                    if (place := places[fill.origin]) is None:
+                        raise MissingRow(
+                            "the log changes a row that is not there, and leaves out what is unchanged in it"
+                        )
+                    values[fill.row] = self._old[name][place].as_py()
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), pa.array(values, rows.schema.field(at).type))
+        return rows
 
     def delta(self) -> pa.Table:
         """Retractions and puts: the table's columns, vnode and weight. Unsorted; unchanged rows are left out."""

@@ -19,9 +19,11 @@ from headrace.engine.changes import (
     OLD_ROW,
     SMALL_BYTES,
     SMALL_ROWS,
+    ChangelogRows,
     InsertFrame,
     InsertRows,
     Outcome,
+    StagedRows,
     UpdateFrame,
 )
 from headrace.engine.coordinator import Write
@@ -29,7 +31,7 @@ from headrace.engine.deltas import TableDelta
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.plans import columns_derived_from
-from headrace.engine.small import KeyedChanges, keys_of, with_vnode
+from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
@@ -130,6 +132,10 @@ class _Table:
             return self._insert_rows(changes)
         if isinstance(first, InsertFrame):
             return self._insert_frame(first)
+        if isinstance(first, ChangelogRows):
+            return self._changelog(first)
+        if isinstance(first, StagedRows):
+            return self._written(*self._owner._bulk.merge(self._layout, first.staged, epoch=self._epoch))
         return self._update(first)
 
     # --- small -------------------------------------------------------------------------------------------------
@@ -139,11 +145,7 @@ class _Table:
         counts = [change.rows.num_rows for change in changes]
         rows = changes[0].rows if len(changes) == 1 else pa.concat_tables(change.rows for change in changes)
         table = with_vnode(self._layout, self._with_row_id(rows.combine_chunks()))
-        # What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
-        columns = None
-        if self._relation.on_conflict != "update_if_not_null":
-            needed = columns_derived_from(self._relation, self._state.catalog)
-            columns = None if needed.issuperset(set(self._layout.names) - set(self._layout.key_names)) else needed
+        columns = None if self._relation.on_conflict == "update_if_not_null" else self._needed
         changed = self._keyed([table], fresh=self._generated_key, columns=columns)
         if self._relation.on_conflict == "overwrite":
             changed.insert(table)
@@ -159,6 +161,15 @@ class _Table:
             taken = [changed.insert(table.slice(end - count, count)) for count, end in zip(counts, ends, strict=True)]
             outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), outcomes
+
+    @property
+    def _needed(self) -> set[str] | None:
+        """What nobody derives anything from need not be read: of rows that are replaced, most of what was in them.
+
+        None: all of it is needed.
+        """
+        needed = columns_derived_from(self._relation, self._state.catalog)
+        return None if needed.issuperset(set(self._layout.names) - set(self._layout.key_names)) else needed
 
     def _keyed(
         self, tables: Sequence[pa.Table], *, fresh: bool = False, columns: Iterable[str] | None = None
@@ -186,6 +197,25 @@ class _Table:
         base = self._offsets.get(name, 0)
         self._offsets[name] = base + count
         return base
+
+    # --- the log of another database ---------------------------------------------------------------------------
+
+    def _changelog(self, change: ChangelogRows) -> tuple[TableDelta, list[Outcome]]:
+        rows, deletes, origins = (
+            with_vnode(self._layout, each) for each in (change.rows, change.deletes, change.origins)
+        )
+        columns = None if change.fills else self._needed
+        changed = self._keyed([rows, deletes, origins], columns=columns)
+        try:
+            rows = changed.filled(rows, origins, change.fills)
+        except MissingRow as error:
+            error.table_id = self._relation.id
+            raise
+        # Keys that the other database tells apart may be one here (1.0 and 1.00): what stays must come last.
+        changed.delete(deletes)
+        changed.insert(rows)
+        count = rows.num_rows + deletes.num_rows
+        return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), [Outcome(count=count)]
 
     # --- INSERT … SELECT ---------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from headrace.serving.progress import CANCELLED, DONE, Progress
 
 
 class JobHandle:
-    """A view or an index that is being filled, or was: what it says is up to date whenever it is asked."""
+    """What is being filled, or was: a view, an index, a table of a source. It is up to date whenever it is asked."""
 
     def __init__(self, engine: Engine, id: int, name: str, statement: str):
         self._engine = engine
@@ -83,10 +83,12 @@ def running_jobs(engine: Engine) -> list[JobHandle]:
 def find_job(engine: Engine, name_or_id: str | int) -> JobHandle:
     """Also of a relation that is complete: it may have been filled before anybody could ask."""
     if isinstance(name_or_id, str):
-        relation = engine.committed.catalog.get(name_or_id, MATERIALIZED_VIEW, INDEX)
+        relation = engine.committed.catalog.get(name_or_id)
+        if not relation.follows:
+            relation = engine.committed.catalog.get(name_or_id, MATERIALIZED_VIEW, INDEX)
         return JobHandle(engine, relation.id, relation.name, relation.definition or "")
     relation = engine.committed.catalog.relations.get(name_or_id)
-    if relation is None or relation.kind not in (MATERIALIZED_VIEW, INDEX):
+    if relation is None or not (relation.follows or relation.kind in (MATERIALIZED_VIEW, INDEX)):
         raise UndefinedJob(f"there is no job {name_or_id}", hint="SHOW JOBS lists them")
     return JobHandle(engine, relation.id, relation.name, relation.definition or "")
 

@@ -339,6 +339,31 @@ class Session:
         return self._mutate(self._definitions.create_table_as(statement), "CREATE_TABLE", statement.name)
 
     @run.register
+    def _create_table_from(self, statement: ast.CreateTableFrom) -> Result:
+        result = Result("CREATE_TABLE")
+        result.notice = self._engine.sources.create_table(statement)
+        return result
+
+    @run.register
+    def _create_source(self, statement: ast.CreateSource) -> Result:
+        result = Result("CREATE_SOURCE")
+        result.notice = self._engine.sources.create_source(statement)
+        return result
+
+    @run.register
+    def _create_secret(self, statement: ast.CreateSecret) -> Result:
+        return self._mutate(self._engine.secrets.create(statement), "CREATE_SECRET", statement.name)
+
+    @run.register
+    def _drop_secret(self, statement: ast.DropSecret) -> Result:
+        names = ", ".join(statement.names)
+        gone, notice = self._engine.coordinator.mutate(self._engine.secrets.drop(statement), names)
+        self._engine.secrets.forget(gone)
+        result = Result("DROP_SECRET")
+        result.notice = notice
+        return result
+
+    @run.register
     def _create_view(self, statement: ast.CreateView) -> Result:
         return self._mutate(self._definitions.create_view(statement), "CREATE_VIEW", statement.name)
 
@@ -422,7 +447,12 @@ class Session:
     @run.register
     def _drop(self, statement: ast.Drop) -> Result:
         tag = f"DROP_{statement.kind.upper().replace(' ', '_')}"
-        return self._mutate(self._definitions.drop(statement), tag, ", ".join(statement.names))
+        before = self._engine.committed
+        notices = self._engine.sources.before_drop(statement)
+        result = self._mutate(self._definitions.drop(statement), tag, ", ".join(statement.names))
+        self._engine.sources.dropped(before)
+        result.notice = "; ".join([*notices, *([result.notice] if result.notice else [])]) or None
+        return result
 
     @run.register
     def _rename(self, statement: ast.Rename) -> Result:

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
+from headrace.engine.secrets import names as secret_names
 from headrace.errors import WrongObjectKind
 from headrace.sql import statements as ast
 from headrace.sql.indexes import key_text
@@ -36,6 +37,9 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
     if statement.what == "parameters":
         rows = [(each.name, setting(each.name), each.description) for each in PARAMETERS.values()]
         return [("Name", TEXT), ("Setting", TEXT), ("Description", TEXT)], sorted(rows)
+    if statement.what == "secrets":
+        matches = _like(statement.like)
+        return [("Name", TEXT)], [(name,) for name in secret_names(engine.committed) if matches(name)]
     kind = {
         "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
     }[statement.what]  # fmt: skip

@@ -128,8 +128,8 @@ def value(p: Parser) -> str:
     return p._prev.text if p._prev.token_type in (TokenType.IDENTIFIER, TokenType.NUMBER) else fold_name(p._prev.text)
 
 
-def with_options(p: Parser) -> tuple[tuple[str, str], ...]:
-    """WITH (key = value, …)"""
+def with_options(p: Parser, secrets: list[tuple[str, str]] | None = None) -> tuple[tuple[str, str], ...]:
+    """(key = value, …), behind WITH. Where secrets are allowed, key = SECRET name goes to them."""
 
     def option() -> tuple[str, str]:
         key = [string(p) if p._match(TokenType.STRING, advance=False) else identifier(p)]
@@ -139,13 +139,16 @@ def with_options(p: Parser) -> tuple[tuple[str, str], ...]:
             p.raise_error("expected =")
         if key == ["backfill_order"] and p._match_text_seq("FIXED"):
             return "backfill_order", f"FIXED({', '.join(order.text for order in fixed_order(p))})"
+        if secrets is not None and not p._match(TokenType.STRING, advance=False) and p._match_text_seq("SECRET"):
+            secrets.append((".".join(key), identifier(p)))
+            return secrets[-1]
         return ".".join(key), value(p)
 
     options = p._parse_wrapped_csv(option)
     for key in {key for key, _ in options}:
         if sum(1 for other, _ in options if other == key) > 1:
             raise SqlSyntaxError(f'option "{key}" specified more than once')
-    return tuple(options)
+    return tuple(each for each in options if each not in (secrets or ()))
 
 
 class Before(NamedTuple):
@@ -186,6 +189,8 @@ class TableDefinition:
         self.columns: list[ColumnSpec] = []
         self.bare_names: list[str] = []
         self.pk: tuple[str, ...] | None = None
+        self.star: Token | None = None
+        """(*): all columns of a table elsewhere"""
 
     def set_pk(self, name: str, names: tuple[str, ...]) -> None:
         if self.pk is not None:
@@ -203,7 +208,7 @@ def table_options(p: Parser) -> dict[str, Any]:
             fields["on_conflict"] = _conflict_action(p)
         elif p._match(TokenType.WITH):
             fields["options"] = with_options(p)
-        elif p._match_texts(("FORMAT", "INCLUDE", "ENGINE", "FROM")):
+        elif p._match_texts(("FORMAT", "INCLUDE", "ENGINE")):
             raise Unsupported(f"CREATE TABLE … {p._prev.text.upper()} is not supported yet", position=p._prev.start + 1)
         else:
             return fields
@@ -236,7 +241,8 @@ def table_item(p: Parser, table: str, definition: TableDefinition) -> None:
         if p._match_text_seq(words):
             raise Unsupported(f"{words} is not supported in CREATE TABLE", position=p._prev.start + 1)
     if p._match(TokenType.STAR):
-        raise Unsupported("CREATE TABLE (*) is not supported yet", position=p._prev.start + 1)
+        definition.star = p._prev
+        return
     name = identifier(p)
     if p._curr.token_type in (TokenType.COMMA, TokenType.R_PAREN):
         definition.bare_names.append(name)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
-from headrace.sql import clauses, clients, jobs
+from headrace.sql import clauses, clients, connectors, jobs
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser, fold
@@ -48,6 +48,11 @@ def _create(p: Parser) -> Unfinished:
         return _create_materialized_view(p)
     if p._match_text_seq("VIEW"):
         return _create_view(p, replace)
+    for word, parse in (("SOURCE", connectors.create_source), ("SECRET", connectors.create_secret)):
+        if p._match_text_seq(word):
+            if replace:
+                raise Unsupported(f"CREATE OR REPLACE {word} is not supported", hint="drop it first")
+            return parse(p)
     if p._match_text_seq("INDEX"):
         if replace:
             raise Unsupported(
@@ -73,8 +78,8 @@ def _create(p: Parser) -> Unfinished:
 
 
 _NOT_CREATED = {
-    "SOURCE", "SINK", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SECRET", "SUBSCRIPTION", "USER", "ROLE", "TYPE",
-    "SEQUENCE", "TRIGGER", "AGGREGATE", "EXTENSION", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
+    "SINK", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SUBSCRIPTION", "USER", "ROLE", "TYPE", "SEQUENCE",
+    "TRIGGER", "AGGREGATE", "EXTENSION", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
 }  # fmt: skip
 
 
@@ -120,6 +125,13 @@ def _create_table(p: Parser) -> Unfinished:
         p._parse_csv(lambda: clauses.table_item(p, name, definition) or True)
         p._match_r_paren()
     fields = clauses.table_options(p)
+    if p._match(TokenType.FROM):
+        return connectors.table_from(p, name, definition, if_not_exists, fields)
+    if definition.star is not None:
+        raise Unsupported(
+            "CREATE TABLE (*) needs a source", hint="CREATE TABLE t (*) FROM source TABLE 'schema.table'",
+            position=definition.star.start + 1,
+        )  # fmt: skip
     if p._match(TokenType.ALIAS):
         return _create_table_as(p, name, definition, if_not_exists, fields)
     if definition.bare_names:
@@ -167,6 +179,8 @@ def _create_table_as(
 
 def _drop(p: Parser) -> Unfinished:
     start = p._curr
+    if p._match_text_seq("SECRET"):
+        return connectors.drop_secret(p)
     kind = clauses.relation_kind(p)
     if kind is None:
         if start and start.text.upper() in _NOT_CREATED:
@@ -322,13 +336,14 @@ _SHOWN = {
     "VIEWS": "views",
     "MATERIALIZED VIEWS": "materialized views",
     "INDEXES": "indexes",
+    "SECRETS": "secrets",
     "PARAMETERS": "parameters",
     "ALL": "parameters",
 }
 
 _NOT_SHOWN = (
-    "SINKS", "FUNCTIONS", "CONNECTIONS", "DATABASES", "SCHEMAS", "CLUSTER", "PROCESSLIST", "SECRETS",
-    "SUBSCRIPTIONS", "CURSORS", "COLUMNS",
+    "SINKS", "FUNCTIONS", "CONNECTIONS", "DATABASES", "SCHEMAS", "CLUSTER", "PROCESSLIST", "SUBSCRIPTIONS",
+    "CURSORS", "COLUMNS",
 )  # fmt: skip
 
 

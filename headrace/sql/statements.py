@@ -6,7 +6,7 @@ Queries stay sqlglot expressions; :mod:`headrace.sql.bind` resolves their names 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -37,6 +37,44 @@ class CreateTable(Statement):
     append_only: bool = False
     on_conflict: str = "overwrite"
     options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTableFrom(Statement):
+    """CREATE TABLE t (*) FROM source TABLE 'schema.table'"""
+
+    name: str
+    source: str
+    table: str
+    columns: tuple[ColumnSpec, ...] | None = None
+    """None: (*), all that the other table has"""
+    pk: tuple[str, ...] = ()
+    if_not_exists: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSource(Statement):
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Options whose value is a secret, by its name"""
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSecret(Statement):
+    """Its text does not hold the value."""
+
+    name: str
+    value: str = field(repr=False)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropSecret(Statement):
+    names: tuple[str, ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +203,7 @@ class Compact(Statement):
 @dataclass(frozen=True, kw_only=True)
 class Show(Statement):
     what: str
-    """tables, sources, views, materialized views, indexes, parameters (also SHOW ALL)"""
+    """tables, sources, views, materialized views, indexes, secrets, parameters (also SHOW ALL)"""
     like: str | None = None
 
 

@@ -25,6 +25,7 @@ LAYERS = (
     ("headrace.plan",),
     ("headrace.state",),
     ("headrace.backfill",),
+    ("headrace.cdc",),
     ("headrace.operators",),
     ("headrace.engine",),
     ("headrace.serving",),
@@ -116,7 +117,7 @@ def test_the_pure_modules_load_without_spark():
     pure = [
         name
         for name in MODULES
-        if layer(name) <= layer("headrace.backfill") and not any(within(name, allowed) for allowed in SPARK)
+        if layer(name) <= layer("headrace.cdc") and not any(within(name, allowed) for allowed in SPARK)
     ]
     pure += ["headrace", "headrace.cli", "headrace.shell", "headrace.engine.java"]
     present = [name for name in pure if name in modules()]

@@ -1,0 +1,140 @@
+"""Merging a table's snapshot with its log: which change applies when. Decisions only; no database, no Spark.
+
+A table is read in *chunks*, one range of keys after the other, in the order of its database, while changes arrive from
+the log. The database alone says where a key lies (it orders text by collations that nobody else has), as one of three:
+
+    BELOW    in a chunk that has landed: the change applies now
+    WITHIN   in the chunk that is being read: it is kept, as *late*, until the chunk lands
+    BEYOND   in a chunk that is still to come: it is dropped; the chunk will show it
+
+That a later chunk shows it is not a matter of course: a log has commits that no SELECT sees yet. Two rules make it so.
+A transaction is taken only once the database shows it to everybody (:meth:`Gate.open`), so a snapshot that is taken
+afterwards shows all that was dropped. And when a chunk lands, at a position of the log that is not before its *high*
+mark, each late change is applied if its snapshot did not see it, and is in the chunk already if it did.
+
+So at every position the table holds exactly the source's rows below ``Progress.at``, as of that position.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.cdc.changelog import Change, Key, Truncate
+
+BELOW, WITHIN, BEYOND = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a table is; durable."""
+
+    at: Key | None = None
+    """Rows with a smaller key are in the table; None: none is"""
+    done: bool = False
+    rows: int = 0
+    """Read so far"""
+    total: int = 0
+    """As the database estimated when it began"""
+    error: str | None = None
+    """Why it is stopped: nothing of the log is applied to it any more"""
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Progress:
+        at = data["at"]
+        return Progress(**(data | {"at": None if at is None else tuple(at)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flight:
+    """A chunk that is being read: the rows from the position up to ``end``."""
+
+    end: Key | None
+    """The first key behind it; None: it is the last"""
+    sees: Callable[[Any], bool]
+    """Whether its snapshot shows a transaction"""
+    high: int
+    """Whatever the snapshot shows was committed before this position of the log"""
+
+
+Numbered = tuple[Any, Change | Truncate]
+"""With the transaction that did it"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """One table between its log and its snapshot. What is in flight is lost with the process, and read again."""
+
+    progress: Progress
+    flight: Flight | None = None
+    late: tuple[Numbered, ...] = ()
+
+    @property
+    def asks(self) -> bool:
+        """Whether it matters where keys lie. Otherwise they are all BELOW, or all BEYOND."""
+        return not self.progress.done and (self.progress.at is not None or self.flight is not None)
+
+    @property
+    def everywhere(self) -> int:
+        """Where keys lie if it does not matter."""
+        return BELOW if self.progress.done else BEYOND
+
+    def launched(self, flight: Flight) -> Intake:
+        return dataclasses.replace(self, flight=flight, late=())
+
+    def without_flight(self) -> Intake:
+        return dataclasses.replace(self, flight=None, late=())
+
+    def stopped(self, reason: str) -> Intake:
+        return Intake(progress=dataclasses.replace(self.progress, error=reason))
+
+    def take(self, changes: Sequence[Numbered], places: Sequence[int]) -> tuple[list[Change | Truncate], Intake]:
+        """What applies now, and what is known afterwards. ``places``: one for each change, of no use for a Truncate."""
+        if self.progress.error is not None:
+            return [], self
+        after, late, applied = self, list(self.late), []
+        for numbered, place in zip(changes, places, strict=True):
+            transaction, change = numbered
+            if isinstance(change, Truncate):
+                applied.append(change)
+                if after.flight is not None and not after.flight.sees(transaction):
+                    # What has been read is of before. Reading it again is simpler than to know what of it is left.
+                    after, late = after.without_flight(), []
+            elif place == BELOW:
+                applied.append(change)
+            elif place == WITHIN and after.flight is not None:
+                late.append(numbered)
+        return applied, dataclasses.replace(after, late=tuple(late))
+
+    def may_land(self, position: int) -> bool:
+        return self.flight is not None and position >= self.flight.high
+
+    def landed(self, rows: int) -> tuple[list[Change], Intake]:
+        """What to apply on top of the chunk's rows, and what is known afterwards."""
+        flight = self.flight
+        assert flight is not None
+        applied = [change for transaction, change in self.late if not flight.sees(transaction)]
+        progress = dataclasses.replace(
+            self.progress, at=flight.end, done=flight.end is None, rows=self.progress.rows + rows
+        )
+        return applied, Intake(progress=progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Lets transactions through once the database shows them, in the order of the log."""
+
+    sees: Callable[[Any], bool]
+    """Of a snapshot that was taken after the transactions arrived"""
+
+    def open(self, transactions: Sequence[Any]) -> int:
+        """How many of them, from the first on."""
+        for number, transaction in enumerate(transactions):
+            if not self.sees(transaction):
+                return number
+        return len(transactions)

@@ -1,0 +1,324 @@
+"""Talking to a PostgreSQL server: what it is, what it has, and what is set up there for a source.
+
+Every connection has the same settings, so that a value has the same text whoever prints it: the snapshot's COPY on an
+executor, or the walsender that decodes the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.cdc.postgres.snapshots import Snapshot
+from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
+from headrace.cdc.postgres.types import SourceType
+from headrace.errors import EnvironmentProblem, HeadraceError, InvalidDefinition, UndefinedRelation, Unsupported
+
+if TYPE_CHECKING:
+    import psycopg2.extensions
+
+OLDEST = 130000
+"""The first version with pg_current_snapshot() and publications of partitioned tables"""
+
+_SETTINGS = {
+    "DateStyle": "ISO",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "client_min_messages": "warning",
+}
+
+
+class SourceUnreachable(EnvironmentProblem):
+    """The server does not answer, or not as it should; trying again may help."""
+
+    sqlstate = "08006"
+    retryable = True
+
+
+class SourceRefused(HeadraceError):
+    """The server answers, and what it is asked for cannot be had."""
+
+    sqlstate = "55000"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    sslmode: str = "prefer"
+    sslrootcert: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def connect(self, **how: Any) -> psycopg2.extensions.connection:
+        """With ``connection_factory`` it is one of replication."""
+        psycopg2 = driver()
+        options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+        try:
+            return psycopg2.connect(
+                host=self.host, port=self.port, user=self.user, dbname=self.database, password=self.password,
+                sslmode=self.sslmode, sslrootcert=self.sslrootcert, options=options, client_encoding="UTF8",
+                application_name="headrace", connect_timeout=10, keepalives_idle=30, **how,
+            )  # fmt: skip
+        except psycopg2.Error as problem:
+            raise SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}") from None
+
+    def _said(self, problem: Exception) -> str:
+        said = " ".join(str(problem).split())
+        return said.replace(self.password, "***") if self.password else said
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        psycopg2 = driver()
+        try:
+            yield
+        except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:
+            raise SourceUnreachable(f"PostgreSQL at {self}: {self._said(problem)}") from None
+        except psycopg2.Error as problem:
+            raise SourceRefused(f"PostgreSQL at {self}: {self._said(problem)}") from None
+
+
+def driver() -> Any:
+    try:
+        import psycopg2
+    except ImportError:
+        raise EnvironmentProblem(
+            "the driver for PostgreSQL is not installed", hint="pip install 'headrace[postgres]'"
+        ) from None
+    import psycopg2.extras
+
+    return psycopg2
+
+
+class Control:
+    """A connection for short questions. It is opened when needed, and again after it was lost."""
+
+    def __init__(self, address: Address):
+        self.address = address
+        self._connection: Any = None
+
+    def rows(self, sql: str) -> list[tuple]:
+        with self.address.errors():
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = self.address.connect()
+                    self._connection.autocommit = True
+                with self._connection.cursor() as cursor:
+                    cursor.execute(sql)
+                    return cursor.fetchall() if cursor.description else []
+            except BaseException:
+                self.close()
+                raise
+
+    def value(self, sql: str) -> Any:
+        return self.rows(sql)[0][0]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = None
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot.parse(self.value("SELECT pg_current_snapshot()::text"))
+
+    # --- a source ----------------------------------------------------------------------------------------------
+
+    def check_server(self) -> None:
+        """Whether a source can be made here; what is missing is said before anything is."""
+        version = int(self.value("SHOW server_version_num"))
+        if version < OLDEST:
+            raise Unsupported(
+                f"PostgreSQL at {self.address} is version {self.value('SHOW server_version')}",
+                hint="version 13 or newer is needed",
+            )
+        if self.value("SELECT pg_is_in_recovery()"):
+            raise Unsupported(f"PostgreSQL at {self.address} is a standby", hint="give the primary's address")
+        if (level := self.value("SHOW wal_level")) != "logical":
+            raise SourceRefused(
+                f"wal_level of PostgreSQL at {self.address} is {level}",
+                hint="ALTER SYSTEM SET wal_level = 'logical', then restart the server",
+            )
+        role = self.rows("SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user")
+        if not role or not role[0][0]:
+            raise SourceRefused(
+                f'user "{self.address.user}" may not replicate',
+                hint=f"ALTER ROLE {identifier(self.address.user)} REPLICATION",
+            )
+        used, most = self.rows(
+            "SELECT count(*), current_setting('max_replication_slots')::int FROM pg_replication_slots"
+        )[0]
+        if used >= most:
+            raise SourceRefused(
+                f"all {most} replication slots of PostgreSQL at {self.address} are in use",
+                hint="drop one that is not needed, or raise max_replication_slots",
+            )
+
+    def slot(self, name: str) -> dict[str, Any] | None:
+        found = self.rows(
+            "SELECT active, wal_status, plugin, confirmed_flush_lsn::text, active_pid FROM pg_replication_slots"
+            f" WHERE slot_name = {literal(name)}"
+        )
+        names = ("active", "wal_status", "plugin", "confirmed", "pid")
+        return dict(zip(names, found[0], strict=True)) if found else None
+
+    def create_slot(self, name: str) -> int:
+        """Answers the position from which on the log can be read."""
+        lsn = self.value(f"SELECT lsn::text FROM pg_create_logical_replication_slot({literal(name)}, 'pgoutput')")
+        return parse_lsn(lsn)
+
+    def drop_slot(self, name: str) -> None:
+        if (slot := self.slot(name)) is not None:
+            if slot["pid"] is not None:
+                self.rows(f"SELECT pg_terminate_backend({slot['pid']})")
+            self.rows(f"SELECT pg_drop_replication_slot({literal(name)})")
+
+    def has_publication(self, name: str) -> bool:
+        return bool(self.rows(f"SELECT 1 FROM pg_publication WHERE pubname = {literal(name)}"))
+
+    def create_publication(self, name: str) -> None:
+        self.rows(f"CREATE PUBLICATION {identifier(name)} WITH (publish_via_partition_root = true)")
+
+    def drop_publication(self, name: str) -> None:
+        self.rows(f"DROP PUBLICATION IF EXISTS {identifier(name)}")
+
+    def publishes(self, name: str, schema: str, table: str) -> bool:
+        return bool(
+            self.rows(
+                f"SELECT 1 FROM pg_publication_tables WHERE pubname = {literal(name)}"
+                f" AND schemaname = {literal(schema)} AND tablename = {literal(table)}"
+            )
+        )
+
+    def published(self, name: str) -> set[int]:
+        """The tables that it publishes, by number."""
+        found = self.rows(
+            "SELECT c.oid::bigint FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname"
+            " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename"
+            f" WHERE p.pubname = {literal(name)}"
+        )
+        return {oid for (oid,) in found}
+
+    def publish(self, name: str, table: SourceTable) -> None:
+        if not self.publishes(name, table.schema, table.name):
+            self.rows(f"ALTER PUBLICATION {identifier(name)} ADD TABLE {table.full_name}")
+
+    def unpublish(self, name: str, schema: str, table: str) -> None:
+        if self.publishes(name, schema, table):
+            self.rows(f"ALTER PUBLICATION {identifier(name)} DROP TABLE {identifier(schema)}.{identifier(table)}")
+
+    def touch_publication(self, name: str) -> None:
+        """Makes walsenders look again at what it publishes; servers before 15.13 can miss a table that was added while
+        a transaction was writing to it."""
+        self.rows(f"ALTER PUBLICATION {identifier(name)} SET (publish_via_partition_root = true)")
+
+    # --- a table -----------------------------------------------------------------------------------------------
+
+    def table(self, schema: str, name: str) -> SourceTable:
+        """All of its columns, and its primary key."""
+        where = f"n.nspname = {literal(schema)} AND c.relname = {literal(name)}"
+        found = self.rows(
+            "SELECT c.oid::bigint, c.relkind, c.relreplident, c.relpersistence, has_table_privilege(c.oid, 'SELECT')"
+            f" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {where}"
+        )
+        shown = f'"{schema}.{name}"'
+        if not found:
+            raise UndefinedRelation(f"there is no table {shown} in PostgreSQL at {self.address}")
+        oid, kind, identity, persistence, readable = found[0]
+        if kind not in ("r", "p"):
+            raise InvalidDefinition(f"{shown} is not a table", hint="views and foreign tables have no log")
+        if persistence != "p":
+            raise InvalidDefinition(
+                f"table {shown} is unlogged or temporary", hint="only a logged table can be followed"
+            )
+        if not readable:
+            raise SourceRefused(
+                f'user "{self.address.user}" may not read {shown}',
+                hint=f"GRANT SELECT ON {identifier(schema)}.{identifier(name)} TO {identifier(self.address.user)}",
+            )
+        columns = tuple(map(_column, self.rows(_COLUMNS.format(oid=oid))))
+        key = tuple(row[0] for row in self.rows(_KEY.format(oid=oid)))
+        if not key:
+            raise InvalidDefinition(
+                f"table {shown} has no primary key", hint="without one, its rows cannot be told apart; add one"
+            )
+        if identity not in ("d", "f"):
+            raise InvalidDefinition(
+                f"table {shown} has a REPLICA IDENTITY without the primary key",
+                hint=f"ALTER TABLE {identifier(schema)}.{identifier(name)} REPLICA IDENTITY DEFAULT",
+            )
+        table = SourceTable(schema=schema, name=name, columns=columns, key=key, oid=oid)
+        for column in table.key_columns:
+            if not column.type.built_in and not column.type.enum:
+                raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
+        return table
+
+    def estimated_rows(self, table: SourceTable) -> int:
+        """What the server's statistics say; it need not be close."""
+        found = self.value(
+            "SELECT coalesce(sum(greatest(reltuples, 0)), 0)::bigint FROM pg_class WHERE relkind = 'r' AND oid IN"
+            f" (SELECT relid FROM pg_partition_tree({literal(table.full_name)}::regclass)"
+            f" UNION SELECT {literal(table.full_name)}::regclass)"
+        )
+        return int(found)
+
+
+_COLUMNS = """
+SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+       b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
+       CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
+       a.atttypid::bigint, a.atttypmod
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN pg_namespace bn ON bn.oid = b.typnamespace
+LEFT JOIN pg_collation co ON co.oid = a.attcollation
+LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
+WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+_KEY = """
+SELECT a.attname FROM pg_index i
+CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = {oid} AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
+"""
+
+
+def _column(row: tuple) -> SourceColumn:
+    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier = row
+    return SourceColumn(
+        name=name,
+        type=SourceType(name=kind, schema=schema, modifier=modifier, enum=enum, text=text),
+        collation=collation,
+        generated=generated,
+        nullable=nullable,
+        type_oid=type_oid,
+        type_modifier=type_modifier,
+    )
+
+
+def parse_lsn(text: str) -> int:
+    """
+    >>> parse_lsn("1/A0"), format_lsn(parse_lsn("1/A0"))
+    (4294967456, '1/A0')
+    """
+    high, low = text.split("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def format_lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

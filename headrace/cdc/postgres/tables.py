@@ -1,0 +1,187 @@
+"""A table of a PostgreSQL server, and the SQL that reads it. The server orders keys; nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
+from headrace.cdc.intake import BELOW, BEYOND, WITHIN
+from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
+from headrace.cdc.postgres.types import SourceType
+from headrace.errors import HeadraceError
+
+AGAIN = "drop the table and create it again"
+
+
+class TableStopped(HeadraceError):
+    """A table cannot follow its source any more; the others of the source go on."""
+
+    sqlstate = "55000"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceColumn:
+    name: str
+    type: SourceType
+    collation: str | None = None
+    """Quoted, with its schema; None for types that have none"""
+    generated: bool = False
+    nullable: bool = True
+    type_oid: int = 0
+    type_modifier: int = -1
+    """As the log names its type; of a domain, not of what it is based on"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable:
+    schema: str
+    name: str
+    columns: tuple[SourceColumn, ...]
+    """Those that are read, in the order of our table"""
+    key: tuple[str, ...]
+    """The primary key, in its own order"""
+    oid: int = 0
+
+    @property
+    def full_name(self) -> str:
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+    @property
+    def key_columns(self) -> list[SourceColumn]:
+        by_name = {column.name: column for column in self.columns}
+        return [by_name[name] for name in self.key]
+
+    # --- SQL ---------------------------------------------------------------------------------------------------
+
+    def rows_between(self, start: Key | None, end: Key | None) -> str:
+        names = ", ".join(identifier(column.name) for column in self.columns)
+        return f"SELECT {names} FROM {self.full_name}{self._where(start, end)}"
+
+    def key_after(self, start: Key | None, rows: int) -> str:
+        """The key that so many rows follow the start up to; no row, if there are not as many."""
+        # Of the table, by its name: a bare name in ORDER BY is that of an output column, which is text here.
+        names = ", ".join(f"source.{identifier(name)}::text" for name in self.key)
+        order = ", ".join(f"source.{identifier(name)}" for name in self.key)
+        source = f"{self.full_name} AS source{self._where(start, None)}"
+        return f"SELECT {names} FROM {source} ORDER BY {order} OFFSET {rows} LIMIT 1"
+
+    def rewritten(self) -> str:
+        """How many of its files are not those that the snapshot knows. To an older snapshot, what TRUNCATE or ALTER
+        TABLE has written anew is empty, whatever is in it."""
+        parts = f"SELECT relid FROM pg_partition_tree({self.oid}) UNION SELECT {self.oid}"
+        return (
+            f"SELECT count(*) FROM pg_class AS seen WHERE seen.oid IN ({parts}) AND seen.relkind = 'r'"
+            " AND seen.relfilenode IS DISTINCT FROM pg_relation_filenode(seen.oid)"
+        )
+
+    def places(self, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool) -> str:
+        """Where each of the keys lies, in their order."""
+        values = ", ".join("(" + ", ".join([str(number), *map(literal, key)]) + ")" for number, key in enumerate(keys))
+        names = [f"k{number}" for number in range(len(self.key))]
+        typed = ", ".join(
+            f"CAST({name} AS {column.type.text}){_collate(column)} AS {name}"
+            for name, column in zip(names, self.key_columns, strict=True)
+        )
+        cases = []
+        if at is not None:
+            cases.append(f"WHEN {_row(names)} < {self._bound(at)} THEN {BELOW}")
+        if flight:
+            cases.append("WHEN true" if end is None else f"WHEN {_row(names)} < {self._bound(end)}")
+            cases[-1] += f" THEN {WITHIN}"
+        case = f"CASE {' '.join(cases)} ELSE {BEYOND} END" if cases else str(BEYOND)
+        given = f"(VALUES {values}) AS given (n, {', '.join(names)})"
+        return f"SELECT {case} FROM (SELECT n, {typed} FROM {given}) AS typed ORDER BY n"
+
+    def _where(self, start: Key | None, end: Key | None) -> str:
+        key = _row([identifier(name) for name in self.key])
+        parts = [] if start is None else [f"{key} >= {self._bound(start)}"]
+        parts += [] if end is None else [f"{key} < {self._bound(end)}"]
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _bound(self, key: Key) -> str:
+        return _row(
+            [f"CAST({literal(text)} AS {each.type.text})" for text, each in zip(key, self.key_columns, strict=True)]
+        )
+
+
+class LogReader:
+    """Rows of the log, as the log describes the table at that place, to rows of ours."""
+
+    def __init__(self, table: SourceTable, relation: LogRelation):
+        at = {column.name: number for number, column in enumerate(relation.columns)}
+        if relation.oid != table.oid:
+            raise TableStopped(f"{table.full_name} is another table now", hint=AGAIN)
+        for column in table.columns:
+            if column.name not in at:
+                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+            now = relation.columns[at[column.name]]
+            if not _holds_the_same(column, now):
+                # The rows that are there may have been rewritten, of which the log says nothing.
+                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+        self._columns = [at[column.name] for column in table.columns]
+        self._key = [at[name] for name in table.key]
+        self._names = (table.full_name, relation.identity)
+        self._identity = all(relation.columns[number].key for number in self._key)
+        self._full = relation.identity == "f"
+
+    def changes(self, event: RowChange | Truncated) -> list[Change | Truncate]:
+        if isinstance(event, Truncated):
+            return [Truncate()]
+        old_key = None
+        if event.old is not None:
+            if not self._identity and not self._full:
+                raise TableStopped(
+                    f"the log does not have the primary key of rows of {self._names[0]} that are changed or deleted",
+                    hint="its REPLICA IDENTITY must be DEFAULT or FULL; then create the table again",
+                )
+            old_key = tuple(event.old[number] for number in self._key)
+        if event.new is None:
+            return [Change(key=old_key)]
+        values: tuple[Any, ...] = tuple(event.new[number] for number in self._columns)
+        if self._full and event.old is not None:
+            # All of the row before is there, large values too.
+            before = [event.old[number] for number in self._columns]
+            values = tuple(old if new is UNCHANGED else new for old, new in zip(before, values, strict=True))
+        key = tuple(event.new[number] for number in self._key)
+        if any(not isinstance(part, str) for part in key):
+            # A key part that is stored out of line and did not change; an old key is then not sent, or has it.
+            if old_key is None:
+                raise TableStopped(
+                    f"the log leaves the key of a row of {self._names[0]} out", hint="REPLICA IDENTITY FULL"
+                )
+            key = tuple(new if isinstance(new, str) else old for new, old in zip(key, old_key, strict=True))
+            known = dict(zip(self._key, key, strict=True))
+            values = tuple(known.get(at, value) for at, value in zip(self._columns, values, strict=True))
+        if old_key is None or old_key == key:
+            return [Change(key=key, values=values)]
+        return [Change(key=key, values=values, origin=old_key), Change(key=old_key)]
+
+
+def _holds_the_same(column: SourceColumn, now: LogColumn) -> bool:
+    """Also if it was only made wider, which changes no row."""
+    if (now.type_oid, now.type_modifier) == (column.type_oid, column.type_modifier):
+        return True
+    before, after = column.type_modifier, now.type_modifier
+    if now.type_oid != column.type_oid or column.type.name not in ("varchar", "numeric") or before < 0:
+        return False
+    if column.type.name == "varchar":
+        return after < 0 or after > before
+    return after >= 0 and (after - before) & 0x7FF == 0 and after > before
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _row(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _collate(column: SourceColumn) -> str:
+    return "" if column.collation is None else f" COLLATE {column.collation}"

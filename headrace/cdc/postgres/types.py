@@ -1,0 +1,100 @@
+"""PostgreSQL's types as ours.
+
+A column's natural type holds every ordinary value of it exactly. Where PostgreSQL has values beyond (infinite dates,
+NaN in numeric, years before Christ), meeting one stops the table with an error that names column and value. Every type
+can also be had as VARCHAR: the text that PostgreSQL prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import InvalidDefinition, Unsupported
+from headrace.types import INTEGERS, SqlType
+
+_VARCHAR = SqlType("varchar")
+
+NATURAL = {
+    "bool": SqlType("boolean"),
+    "int2": SqlType("smallint"),
+    "int4": SqlType("integer"),
+    "int8": SqlType("bigint"),
+    "float4": SqlType("real"),
+    "float8": SqlType("double precision"),
+    "bytea": SqlType("bytea"),
+    "date": SqlType("date"),
+    "timestamp": SqlType("timestamp"),
+    "timestamptz": SqlType("timestamptz"),
+    **{
+        name: _VARCHAR
+        for name in (
+            "text", "varchar", "bpchar", "name", "uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8",
+            "bit", "varbit",
+        )
+    },
+}  # fmt: skip
+"""By the name in pg_type. numeric and enums are not here."""
+
+LARGEST_PRECISION = 38
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceType:
+    """The type of a column; of a domain, what it is based on."""
+
+    name: str
+    """In pg_type"""
+    schema: str
+    modifier: int = -1
+    enum: bool = False
+    text: str = ""
+    """As PostgreSQL writes it: with its schema, if that is not pg_catalog, and its modifier"""
+
+    @property
+    def built_in(self) -> bool:
+        return self.schema == "pg_catalog"
+
+
+def natural(kind: SourceType, column: str) -> SqlType:
+    """The type that (*) gives a column."""
+    if kind.enum:
+        return _VARCHAR
+    if kind.built_in and kind.name == "numeric":
+        return _numeric(kind, column)
+    if kind.built_in and kind.name in NATURAL:
+        return NATURAL[kind.name]
+    raise Unsupported(f'column "{column}" is of type {kind.text}, which has no counterpart', hint=_hint(column))
+
+
+def checked(kind: SourceType, wanted: SqlType, column: str) -> SqlType:
+    """The type that the user asks for, if the column's values can be had as such."""
+    if wanted == _VARCHAR:
+        return wanted
+    have = natural(kind, column)
+    if wanted == have:
+        return wanted
+    if wanted.name in INTEGERS and have.name in INTEGERS and INTEGERS.index(wanted.name) > INTEGERS.index(have.name):
+        return wanted
+    if wanted.name == have.name == "numeric":
+        return wanted
+    raise InvalidDefinition(
+        f'column "{column}" is of type {kind.text}, which cannot be had as {wanted}', hint=f"use {have} or varchar"
+    )
+
+
+def _numeric(kind: SourceType, column: str) -> SqlType:
+    if kind.modifier < 4:
+        return SqlType("numeric")
+    precision, scale = (kind.modifier - 4) >> 16 & 0xFFFF, (kind.modifier - 4) & 0x7FF
+    scale = scale - 2048 if scale >= 1024 else scale  # eleven bits, with a sign
+    if precision > LARGEST_PRECISION or not 0 <= scale <= precision:
+        raise Unsupported(
+            f'column "{column}" is of type {kind.text}, which does not fit numeric(38,…)', hint=_hint(column)
+        )
+    return SqlType("numeric", precision=precision, scale=scale)
+
+
+def _hint(column: str) -> str:
+    return (
+        f'name the columns that the table shall have, without "{column}", or with it as VARCHAR: the text of its value'
+    )

@@ -1,0 +1,460 @@
+"""Sources and the tables that follow them: CREATE, DROP, and what there is to say about them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import re
+import threading
+import time
+import uuid
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.cdc.intake import Progress
+from headrace.cdc.postgres.server import Control
+from headrace.cdc.postgres.tables import SourceColumn, SourceTable
+from headrace.cdc.postgres.types import checked, natural
+from headrace.engine import secrets
+from headrace.engine.coordinator import Mutate
+from headrace.engine.follower import Follower
+from headrace.engine.following import (
+    SourceState,
+    TableState,
+    forgotten,
+    progress_of,
+    source_state,
+    tables_of,
+    with_source,
+    with_table,
+)
+from headrace.errors import (
+    DuplicateRelation,
+    EngineClosed,
+    HeadraceError,
+    InvalidDefinition,
+    InvalidParameterValue,
+    JobCancelled,
+    JobFailed,
+    ObjectNotReady,
+    UndefinedColumn,
+)
+from headrace.sql import statements as ast
+from headrace.sql.names import check_column_names
+from headrace.state.keys import KeyCodec
+from headrace.state.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+log = logging.getLogger("headrace")
+
+SPLIT_ROWS = 100_000
+"""Of a table that is read, in one task"""
+
+_SOURCE_OPTIONS = {
+    "connector", "hostname", "port", "username", "database.name", "schema.name", "slot.name", "publication.name",
+    "ssl.mode", "ssl.root.cert",
+}  # fmt: skip
+_TABLE_OPTIONS = {"backfill.parallelism", "backfill.num_rows_per_split"}
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
+class Sources:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._followers: dict[int, Follower] = {}
+        self._waiting: list[tuple[int, Future]] = []
+        """Who waits until a table is filled"""
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        state = self._engine.committed
+        for relation in state.catalog.of_kind(SOURCE):
+            found = source_state(state, relation.id)
+            if found is not None and found.lsn:
+                self._follow(relation, found)
+            else:
+                log.warning('source "%s" was not created completely: drop it', relation.name)
+
+    def stop(self) -> None:
+        with self._lock:
+            followers, self._followers = list(self._followers.values()), {}
+            waiting, self._waiting = self._waiting, []
+        for follower in followers:
+            follower.stop()
+        for _, future in waiting:
+            future.set_exception(EngineClosed("the database is closed"))
+
+    def _follow(self, relation: Relation, state: SourceState) -> None:
+        try:
+            password = self._password(state)
+        except HeadraceError as error:
+            log.error('source "%s" cannot be followed: %s', relation.name, error.message)
+            return
+        follower = Follower(self._engine, relation, state, password)
+        with self._lock:
+            self._followers[relation.id] = follower
+        follower.start()
+
+    def _password(self, state: SourceState) -> str | None:
+        if state.secret is None:
+            return None
+        return secrets.value(self._engine.storage, self._engine.committed, state.secret)
+
+    # --- CREATE SOURCE -----------------------------------------------------------------------------------------
+
+    def create_source(self, statement: ast.CreateSource) -> str | None:
+        """What can be wrong is found before anything is made. What is made and not finished is removed."""
+        existing = self._engine.committed.catalog.find(statement.name)
+        if existing is not None:
+            if statement.if_not_exists:
+                return f'relation "{statement.name}" already exists, skipping'
+            raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
+        state = _source_options(statement)
+        control = Control(state.address(self._password(state)))
+        try:
+            control.check_server()
+            if control.slot(state.slot) is not None:
+                raise InvalidParameterValue(
+                    f'the replication slot "{state.slot}" is there already',
+                    hint="choose another slot.name; one that nobody needs goes by pg_drop_replication_slot",
+                )
+            state = dataclasses.replace(state, owned=not control.has_publication(state.publication))
+            # From here on the warehouse knows what there may be to clean up.
+            id = self._engine.coordinator.mutate(_add_source(statement, state), statement.name)
+            try:
+                if state.owned:
+                    control.create_publication(state.publication)  # first: a slot shows only publications before it
+                state = dataclasses.replace(state, lsn=control.create_slot(state.slot))
+                self._engine.coordinator.mutate(_set_source(id, state), statement.name)
+            except BaseException:
+                self._remove(control, state)
+                self._engine.coordinator.mutate(_remove_source(id), statement.name)
+                raise
+        finally:
+            control.close()
+        self._follow(self._engine.committed.catalog.relations[id], state)
+        return None
+
+    # --- CREATE TABLE … FROM -----------------------------------------------------------------------------------
+
+    def create_table(self, statement: ast.CreateTableFrom) -> str | None:
+        committed = self._engine.committed
+        if statement.if_not_exists and committed.catalog.find(statement.name) is not None:
+            return f'relation "{statement.name}" already exists, skipping'
+        source = committed.catalog.get(statement.source, SOURCE)
+        state = source_state(committed, source.id)
+        follower = self._followers.get(source.id)
+        if state is None or not state.lsn or follower is None:
+            raise ObjectNotReady(f'source "{source.name}" is not followed', hint="drop it and create it again")
+        options = _table_options(statement)
+        schema, name = _table_name(statement.table, dict(source.options).get("schema.name", "public"))
+        control = Control(state.address(self._password(state)))
+        try:
+            found = control.table(schema, name)
+            columns, table, notice = _columns(statement, found)
+            total = control.estimated_rows(table)
+            if state.owned:
+                control.publish(state.publication, table)
+            elif not control.publishes(state.publication, schema, name):
+                raise InvalidDefinition(
+                    f'the publication "{state.publication}" does not have {table.full_name}',
+                    hint=f"ALTER PUBLICATION … ADD TABLE {table.full_name}, as its owner",
+                )
+        finally:
+            control.close()
+        following = TableState(
+            source_id=source.id,
+            table=table,
+            parallelism=options["backfill.parallelism"] or self._engine.default_parallelism,
+            split_rows=options["backfill.num_rows_per_split"] or SPLIT_ROWS,
+            started_at=time.time(),
+        )
+        progress = Progress(total=total)
+        apply = _add_table(statement, source.id, columns, following, progress)
+        relation = self._engine.coordinator.mutate(apply, statement.name)
+        follower.wake()
+        told = f"it is filled in the background, as job {relation.id}: see SHOW JOBS"
+        return f"{notice}; {told}" if notice else told
+
+    # --- DROP --------------------------------------------------------------------------------------------------
+
+    def before_drop(self, statement: ast.Drop) -> list[str]:
+        """Removes what sources have on their servers; first, so that a crash leaves something to drop again."""
+        state, notices = self._engine.committed, []
+        if statement.kind != SOURCE:
+            return notices
+        catalog = state.catalog
+        for name in statement.names:
+            if catalog.find(name) is None:
+                continue
+            source = catalog.get(name, SOURCE)
+            catalog, _ = catalog.drop(source, cascade=statement.cascade)  # refuses what the mutation would
+            found = source_state(state, source.id)
+            with self._lock:
+                follower = self._followers.pop(source.id, None)
+            if follower is not None:
+                follower.stop()
+            if found is not None:
+                try:
+                    control = Control(found.address(self._password(found)))
+                    try:
+                        self._remove(control, found)
+                    finally:
+                        control.close()
+                except HeadraceError as error:
+                    by_hand = f"SELECT pg_drop_replication_slot('{found.slot}')"
+                    if found.owned:
+                        by_hand += f'; DROP PUBLICATION "{found.publication}"'
+                    notices.append(f"{error.message}; run there yourself, or its log is kept for ever: {by_hand}")
+        return notices
+
+    def dropped(self, before: Manifest) -> None:
+        """Tables that are gone need not be published."""
+        now = self._engine.committed
+        for id, table in tables_of(before).items():
+            if id in now.catalog.relations or (state := source_state(now, table.source_id)) is None:
+                continue
+            if (follower := self._followers.get(table.source_id)) is not None:
+                follower.wake()
+            others = [each.table for each in tables_of(now, table.source_id).values()]
+            same = [each for each in others if (each.schema, each.name) == (table.table.schema, table.table.name)]
+            if state.owned and not same:
+                with contextlib.suppress(HeadraceError):
+                    control = Control(state.address(self._password(state)))
+                    try:
+                        control.unpublish(state.publication, table.table.schema, table.table.name)
+                    finally:
+                        control.close()
+
+    def _remove(self, control: Control, state: SourceState) -> None:
+        control.drop_slot(state.slot)
+        if state.owned:
+            control.drop_publication(state.publication)
+
+    # --- looking -----------------------------------------------------------------------------------------------
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The tables that are being filled, have stopped, or whose source has trouble."""
+        state, found = self._engine.committed, []
+        for id, table in tables_of(state).items():
+            progress, follower = progress_of(state, id), self._followers.get(table.source_id)
+            trouble = None if follower is None else follower.error
+            if progress.done and progress.error is None and trouble is None and follower is not None:
+                continue
+            relation = state.catalog.relations[id]
+            rate = None if follower is None else follower.rate(id)
+            total = max(progress.total, progress.rows)
+            fraction = 1.0 if progress.done else min(0.99, progress.rows / total if total else 0.0)
+            if progress.error is not None:
+                described = "failed"
+            elif follower is None:
+                described = "failed"
+            elif trouble is not None:
+                described = "retrying"
+            elif self._engine.parameter("paused"):
+                described = "paused"
+            else:
+                described = "waiting" if follower.waits_for_others(id) else "running"
+            error = progress.error or (None if trouble is None else trouble.message)
+            found.append(
+                {
+                    "id": id, "name": relation.name, "statement": relation.definition, "state": described,
+                    "error": error, "strategy": "cdc", "parallelism": table.parallelism, "rate_limit": None,
+                    "fraction": fraction, "rows_read": progress.rows, "rows_total": total, "rows_in_flight": 0,
+                    "rows_per_second": rate, "seconds_left": (total - progress.rows) / rate if rate else None,
+                    "started_at": table.started_at, "inputs": {table.table.full_name: described},
+                }
+            )  # fmt: skip
+        return found
+
+    def finished(self, id: int) -> Future:
+        """Done when the table is filled; the reason, if it has stopped."""
+        future: Future = Future()
+        with self._lock:
+            self._waiting.append((id, future))
+        self.committed(self._engine.committed)
+        return future
+
+    def committed(self, state: Manifest) -> None:
+        """Tells those who wait."""
+        if not self._waiting:
+            return
+        with self._lock:
+            told = [(id, future, _outcome(state, id)) for id, future in self._waiting]
+            self._waiting = [(id, future) for id, future, outcome in told if outcome is None]
+        for _, future, outcome in told:
+            if isinstance(outcome, HeadraceError):
+                future.set_exception(outcome)
+            elif outcome:
+                future.set_result(None)
+
+
+def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:
+    """Why a table will not be filled, or that it is; None: neither is known yet."""
+    if id not in state.catalog.relations:
+        return JobCancelled("the table was dropped")
+    progress = progress_of(state, id)
+    if progress.error is not None:
+        return JobFailed(f'table "{state.catalog.relations[id].name}" has stopped: {progress.error}')
+    return progress.done or None
+
+
+# --- options ----------------------------------------------------------------------------------------------------
+
+
+def _known(options: dict[str, str], known: set[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise InvalidParameterValue(f'option "{name}" is not known', hint=f"these are: {', '.join(sorted(known))}")
+
+
+def _source_options(statement: ast.CreateSource) -> SourceState:
+    options, hidden = dict(statement.options), dict(statement.secrets)
+    if "password" in options:
+        raise InvalidParameterValue(
+            "a password must be a secret", hint="CREATE SECRET name AS '…', then password = SECRET name"
+        )
+    _known(options, _SOURCE_OPTIONS)
+    _known(hidden, {"password"})
+    for name in ("hostname", "username", "database.name"):
+        if not options.get(name):
+            raise InvalidParameterValue(f'option "{name}" is missing')
+    mode = options.get("ssl.mode", "prefer")
+    if mode not in _SSL_MODES:
+        raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(_SSL_MODES)}")
+    plain = re.sub(r"[^a-z0-9_]", "_", statement.name.lower())[:40]
+    slot = options.get("slot.name") or f"headrace_{plain}_{uuid.uuid4().hex[:8]}"
+    if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
+        raise InvalidParameterValue("a slot.name has lower case letters, digits and underscores, at most 63")
+    return SourceState(
+        host=options["hostname"],
+        port=_number("port", options.get("port", "5432"), 65535),
+        user=options["username"],
+        database=options["database.name"],
+        secret=hidden.get("password"),
+        sslmode=mode,
+        sslrootcert=options.get("ssl.root.cert"),
+        slot=slot,
+        publication=options.get("publication.name") or slot,
+        owned=True,
+    )
+
+
+def _table_options(statement: ast.CreateTableFrom) -> dict[str, int | None]:
+    options = dict(statement.options)
+    _known(options, _TABLE_OPTIONS)
+    limits = {"backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000}
+    return {name: _number(name, options[name], limits[name]) if name in options else None for name in limits}
+
+
+def _number(name: str, text: str, most: int) -> int:
+    if not text.isdigit() or not 0 < int(text) <= most:
+        raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint=f"it is a number from 1 to {most}")
+    return int(text)
+
+
+def _table_name(text: str, default_schema: str) -> tuple[str, str]:
+    """schema.table, either of them in double quotes if it has a dot in it.
+
+    >>> _table_name('sales."Odd.Name"', "public"), _table_name("orders", "public")
+    (('sales', 'Odd.Name'), ('public', 'orders'))
+    """
+    part = r'"((?:[^"]|"")+)"|([^".]+)'
+    if (match := re.fullmatch(rf"(?:(?:{part})\.)?(?:{part})", text)) is None:
+        raise InvalidParameterValue(f"'{text}' is not the name of a table", hint="write 'schema.table'")
+    quoted_schema, schema, quoted, plain = match.groups()
+    return (
+        quoted_schema.replace('""', '"') if quoted_schema else schema or default_schema,
+        quoted.replace('""', '"') if quoted else plain,
+    )
+
+
+# --- definitions ------------------------------------------------------------------------------------------------
+
+
+def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[Column], SourceTable, str | None]:
+    """Our columns, the other table reduced to them, and what the user should know."""
+    theirs = {column.name: column for column in found.columns}
+    notice = None
+    if statement.columns is None:
+        left_out = [column.name for column in found.columns if column.generated]
+        if left_out:
+            notice = f"generated columns are not in the log, and are left out: {', '.join(left_out)}"
+        taken = [(column, natural(column.type, column.name)) for column in found.columns if not column.generated]
+        check_column_names([column.name for column, _ in taken])
+    else:
+        if statement.pk and set(statement.pk) != set(found.key):
+            raise InvalidDefinition(f"the primary key of {found.full_name} is ({', '.join(found.key)})")
+        taken = []
+        for spec in statement.columns:
+            if spec.name not in theirs:
+                raise UndefinedColumn(
+                    f'{found.full_name} has no column "{spec.name}"', hint=f"it has: {', '.join(theirs)}"
+                )
+            taken.append((theirs[spec.name], checked(theirs[spec.name].type, spec.type, spec.name)))
+    for name in found.key:
+        if name not in [column.name for column, _ in taken]:
+            raise InvalidDefinition(f'column "{name}" is part of the primary key and is needed')
+    _refuse_generated([column for column, _ in taken])
+    columns = [
+        Column(name=column.name, type=kind, nullable=column.nullable and column.name not in found.key)
+        for column, kind in taken
+    ]
+    return columns, dataclasses.replace(found, columns=tuple(column for column, _ in taken)), notice
+
+
+def _refuse_generated(columns: list[SourceColumn]) -> None:
+    for column in columns:
+        if column.generated:
+            raise InvalidDefinition(
+                f'column "{column.name}" is generated, and not in the log', hint="leave it out; compute it in a view"
+            )
+
+
+def _add_source(statement: ast.CreateSource, source: SourceState) -> Mutate:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, int]:
+        relation = Relation(
+            id=state.catalog.next_id, name=statement.name, kind=SOURCE, columns=(), definition=statement.sql,
+            options=statement.options, created_epoch=epoch,
+        )  # fmt: skip
+        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
+        return with_source(state, relation.id, source), relation.id
+
+    return apply
+
+
+def _set_source(id: int, source: SourceState) -> Mutate:
+    return lambda state, epoch: (with_source(state, id, source), None)
+
+
+def _remove_source(id: int) -> Mutate:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
+        catalog, _ = state.catalog.drop(state.catalog.relations[id])
+        offsets = dict(state.offsets)
+        forgotten(offsets, id)
+        return dataclasses.replace(state, catalog=catalog, offsets=offsets), None
+
+    return apply
+
+
+def _add_table(
+    statement: ast.CreateTableFrom, source_id: int, columns: list[Column], following: TableState, progress: Progress
+) -> Mutate:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, Relation]:
+        if source_state(state, source_id) is None:
+            raise InvalidDefinition(f'source "{statement.source}" was dropped')
+        key = tuple(KeyColumn(name=name) for name in following.table.key)
+        relation = Relation(
+            id=state.catalog.next_id, name=statement.name, kind=TABLE, columns=tuple(columns), pk=key,
+            distribution=following.table.key, definition=statement.sql, depends_on=(source_id,),
+            options=statement.options, created_epoch=epoch,
+        )  # fmt: skip
+        KeyCodec.of(relation)  # refuses key types that have no order
+        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
+        return with_table(state, relation.id, following, progress), relation
+
+    return apply

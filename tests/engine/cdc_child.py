@@ -1,0 +1,24 @@
+"""A process that fills tables from a source until it is killed: python -m tests.engine.cdc_child <warehouse>
+
+It borrows the JVM of the test that started it, like tests/engine/crash_child.py.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from tests.engine.crash_child import borrowed_spark
+
+
+def main(warehouse: str) -> None:
+    import headrace
+
+    db = headrace.connect(warehouse, spark=borrowed_spark())
+    for name in ("plain", "words", "pairs", "moods"):
+        db.sql(f"CREATE TABLE IF NOT EXISTS {name} (*) FROM pg TABLE '{name}' WITH (backfill.num_rows_per_split = 3)")
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

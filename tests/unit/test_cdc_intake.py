@@ -1,0 +1,255 @@
+"""The merge of snapshot and log, over random histories of a database that is as unhelpful as it may be.
+
+It orders keys as nobody else would, keeps commits in its log that no snapshot sees yet, and is read by somebody who
+loses what is in flight now and then. After every step the table must be exactly the source's rows below the position,
+as of the position of the log that has been taken. Canaries break one rule each, and must be caught.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from headrace.cdc.changelog import UNCHANGED, Change, Truncate, fold
+from headrace.cdc.intake import BELOW, BEYOND, WITHIN, Flight, Gate, Intake, Progress
+
+KEYS = [(str(number),) for number in range(8)]
+
+
+@dataclass
+class Source:
+    """A database: transactions are logged, and become visible some time later."""
+
+    random: random.Random
+    order: dict = field(init=False)
+    log: list = field(default_factory=list)
+    invisible: set = field(default_factory=set)
+
+    def __post_init__(self):
+        shuffled = self.random.sample(range(len(KEYS)), len(KEYS))
+        self.order = dict(zip(KEYS, shuffled, strict=True))
+
+    def rows(self, transactions) -> dict:
+        now = {}
+        for _, changes in transactions:
+            for change in changes:
+                if isinstance(change, Truncate):
+                    now = {}
+                elif change.values is None:
+                    now.pop(change.key, None)
+                else:
+                    before = now.get(change.origin or change.key)
+                    now[change.key] = tuple(
+                        before[at] if value is UNCHANGED else value for at, value in enumerate(change.values)
+                    )
+        return now
+
+    def visible(self) -> list:
+        return [entry for entry in self.log if entry[0] not in self.invisible]
+
+    def commit(self) -> None:
+        """Rows that an invisible transaction has written are locked; TRUNCATE locks all."""
+        locked = {c.key for xid, changes in self.log if xid in self.invisible for c in changes if isinstance(c, Change)}
+        all_locked = any(isinstance(c, Truncate) for xid, changes in self.log if xid in self.invisible for c in changes)
+        free = [key for key in KEYS if key not in locked and not all_locked]
+        now, changes, xid = self.rows(self.log), [], len(self.log) + 1
+        if self.random.random() < 0.03 and not self.invisible:
+            changes.append(Truncate())
+            now = {}
+        for _ in range(self.random.randrange(1, 4)):
+            if not free:
+                break
+            key, number = self.random.choice(free), self.random.randrange(1000)
+            others = [other for other in free if other not in now and other != key]
+            if key not in now:
+                changes.append(Change(key=key, values=(*key, f"v{xid}.{number}", f"large{xid}.{number}")))
+            elif self.random.random() < 0.3:
+                changes.append(Change(key=key))
+            elif others and self.random.random() < 0.3:
+                new = self.random.choice(others)
+                changes += [Change(key=new, values=(*new, f"v{xid}", now[key][2]), origin=key), Change(key=key)]
+            else:
+                changes.append(Change(key=key, values=(*key, f"v{xid}.{number}", UNCHANGED)))
+            now = self.rows([*self.log, (xid, changes)])
+        self.log.append((xid, changes))
+        self.invisible.add(xid)
+
+    def show(self) -> None:
+        if self.invisible:
+            self.invisible.discard(self.random.choice(sorted(self.invisible)))
+
+    def snapshot(self):
+        """Which transactions it sees, and what it shows."""
+        seen = {xid for xid, _ in self.visible()}
+        return (lambda xid: xid in seen), self.rows(self.visible()), len(self.log)
+
+
+@dataclass
+class Reader:
+    source: Source
+    intake: Intake = field(default_factory=lambda: Intake(progress=Progress()))
+    position: int = 0
+    table: dict = field(default_factory=dict)
+    chunk: dict = field(default_factory=dict)
+
+    def place(self, key) -> int:
+        order = self.source.order
+        if self.intake.progress.done:
+            return BELOW
+        if self.intake.progress.at is not None and order[key] < order[self.intake.progress.at]:
+            return BELOW
+        flight = self.intake.flight
+        if flight is not None and (flight.end is None or order[key] < order[flight.end]):
+            return WITHIN
+        return BEYOND
+
+    def open(self, transactions) -> int:
+        sees, _, _ = self.source.snapshot()
+        return Gate(sees=sees).open([xid for xid, _ in transactions])
+
+    def take(self) -> None:
+        arrived = self.source.log[self.position : self.position + self.source.random.randrange(1, 4)]
+        arrived = arrived[: self.open(arrived)]
+        numbered = [(xid, change) for xid, changes in arrived for change in changes]
+        places = [
+            BEYOND
+            if isinstance(change, Truncate)
+            else self.place(change.key)
+            if self.intake.asks
+            else self.intake.everywhere
+            for _, change in numbered
+        ]
+        applied, self.intake = self.intake.take(numbered, places)
+        self.apply(applied)
+        self.position += len(arrived)
+
+    def apply(self, changes) -> None:
+        segment: list = []
+        for change in changes:
+            if isinstance(change, Truncate):
+                self.table, segment = {}, []
+            else:
+                segment.append(change)
+        folded = fold(segment)
+        puts = [
+            tuple(self.table[folded.fills[n]][at] if value is UNCHANGED else value for at, value in enumerate(values))
+            for n, values in enumerate(folded.puts)
+        ]
+        for key in folded.deletes:
+            self.table.pop(key, None)
+        self.table |= {values[:1]: values for values in puts}
+
+    def launch(self) -> None:
+        progress = self.intake.progress
+        if progress.done or self.intake.flight is not None:
+            return
+        sees, rows, high = self.source.snapshot()
+        order = self.source.order
+        start = -1 if progress.at is None else order[progress.at]
+        ahead = sorted((key for key in rows if order[key] > start or key == progress.at), key=order.get)
+        size = self.source.random.randrange(1, 4)
+        end = ahead[size] if len(ahead) > size else None
+        self.chunk = {
+            key: row for key, row in rows.items()
+            if order[key] >= start and (end is None or order[key] < order[end])
+        }  # fmt: skip
+        self.intake = self.intake.launched(Flight(end=end, sees=sees, high=high))
+
+    def may_land(self) -> bool:
+        return self.intake.may_land(self.position)
+
+    def land(self) -> None:
+        if self.intake.flight is not None and self.may_land():
+            applied, self.intake = self.intake.landed(len(self.chunk))
+            assert not set(self.table) & set(self.chunk)
+            self.table |= self.chunk
+            self.apply(applied)
+
+    def restart(self) -> None:
+        self.intake = Intake(progress=Progress.from_json(self.intake.progress.to_json()))
+
+    def check(self) -> None:
+        rows = self.source.rows(self.source.log[: self.position])
+        assert self.table == {key: row for key, row in rows.items() if self.below(key)}
+
+    def below(self, key) -> bool:
+        progress = self.intake.progress
+        return progress.done or (progress.at is not None and self.source.order[key] < self.source.order[progress.at])
+
+
+def simulate(seed: int, reader_class=Reader) -> Reader:
+    chance = random.Random(seed)
+    source = Source(chance)
+    for _ in range(3):
+        source.commit()
+        source.show()
+    reader = reader_class(source)
+    steps = [source.commit, source.show, source.show, reader.take, reader.take, reader.launch, reader.land]
+    for _ in range(120):
+        chance.choice(steps)()
+        if chance.random() < 0.03:
+            reader.restart()
+        reader.check()
+    while not (reader.intake.progress.done and reader.position == len(source.log)):
+        source.show()
+        reader.take()
+        reader.launch()
+        reader.land()
+        reader.check()
+    return reader
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_the_table_is_the_source_at_every_step(seed):
+    reader = simulate(seed)
+    assert reader.table == reader.source.rows(reader.source.log)
+
+
+class TakesWhatNobodySees(Reader):
+    def open(self, transactions) -> int:
+        return len(transactions)
+
+
+class LandsTooEarly(Reader):
+    def may_land(self) -> bool:
+        return True
+
+
+class ForgetsWhatIsLate(Reader):
+    def land(self) -> None:
+        self.intake = replace(self.intake, late=())
+        super().land()
+
+
+class OrdersKeysItself(Reader):
+    def place(self, key) -> int:
+        at, flight = self.intake.progress.at, self.intake.flight
+        if self.intake.progress.done or (at is not None and key < at):
+            return BELOW
+        return WITHIN if flight is not None and (flight.end is None or key < flight.end) else BEYOND
+
+
+class DropsWhatIsWithin(Reader):
+    def place(self, key) -> int:
+        place = super().place(key)
+        return BEYOND if place == WITHIN else place
+
+
+@pytest.mark.parametrize(
+    "broken", [TakesWhatNobodySees, LandsTooEarly, ForgetsWhatIsLate, OrdersKeysItself, DropsWhatIsWithin]
+)
+def test_a_broken_rule_is_caught(broken):
+    for seed in range(400):
+        try:
+            simulate(seed, broken)
+        except (AssertionError, KeyError):
+            return
+    pytest.fail(f"{broken.__name__} was not caught")
+
+
+def test_a_stopped_table_takes_nothing():
+    stopped = Intake(progress=Progress(done=True)).stopped("why")
+    assert stopped.take([(1, Change(key=("1",)))], [BELOW]) == ([], stopped)
+    assert Progress.from_json(stopped.progress.to_json()) == stopped.progress
