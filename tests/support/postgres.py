@@ -41,17 +41,23 @@ class Postgres:
             "initdb", "-D", f"{self.folder}/data", "-U", self.owner, "--pwfile", password, "-A", "scram-sha-256",
             "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8",
         )  # fmt: skip
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
         self._settings = {
-            "port": str(self.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder,
+            "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder,
             "wal_level": "logical", "fsync": "off", "max_replication_slots": "10", "max_wal_senders": "10",
             "shared_buffers": "32MB", "log_min_messages": "error",
             "synchronous_commit": "local", "autovacuum": "off",
         } | settings  # fmt: skip
         self._process: subprocess.Popen | None = None
-        self.start()
+        for attempt in range(3):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            try:
+                self.start()
+                return
+            except AssertionError:  # somebody else may have taken the port in the meantime
+                if attempt == 2:
+                    raise
 
     def _call(self, program: str, *arguments: str) -> None:
         subprocess.run(
@@ -59,18 +65,21 @@ class Postgres:
         )
 
     def start(self) -> None:
-        options = [f"--{name}={value}" for name, value in self._settings.items()]
-        self._process = subprocess.Popen(
-            [self._bin / "postgres", "-D", f"{self.folder}/data", *options], cwd=self.folder, stderr=subprocess.DEVNULL,
-            **self._user,
-        )  # fmt: skip
-        deadline = time.monotonic() + 60
+        options = [f"--{name}={value}" for name, value in {"port": self.port, **self._settings}.items()]
+        log = Path(self.folder, "log")
+        with log.open("ab") as written:
+            self._process = subprocess.Popen(
+                [self._bin / "postgres", "-D", f"{self.folder}/data", *options],
+                cwd=self.folder, stderr=written, **self._user,
+            )  # fmt: skip
+        deadline = time.monotonic() + 180
         while True:
             try:
                 self.connect().close()
                 return
             except Exception:
-                assert time.monotonic() < deadline and self._process.poll() is None, "PostgreSQL did not start"
+                alive = time.monotonic() < deadline and self._process.poll() is None
+                assert alive, f"PostgreSQL did not start: {log.read_text()}"
                 time.sleep(0.05)
 
     def stop(self, *, immediate: bool = False) -> None:
