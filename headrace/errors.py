@@ -16,6 +16,8 @@ class HeadraceError(Exception):
 
     sqlstate = "XX000"
     retryable = False
+    of_statement = False
+    """Whether a statement is to blame that shared an epoch with others, and with chunks of backfills."""
 
     def __init__(self, message: str, *, hint: str | None = None, position: int | None = None):
         super().__init__(message)

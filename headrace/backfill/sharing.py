@@ -52,6 +52,7 @@ def follows(job: Job, jobs: Iterable[Job], upstream_id: int, planned: Planned) -
     mine = planned(job)
     return any(
         shares(job, other, upstream_id)
+        and other.open_inputs[0] == upstream_id  # else it reads another one first
         and any(own is None and its is None for own, its in zip(mine.vnodes, planned(other).vnodes, strict=True))
         for other in jobs
         if other.id < job.id

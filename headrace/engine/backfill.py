@@ -154,7 +154,7 @@ class Backfills:
                 pace.limit.take(min(chunk.rows, chunk.limit or chunk.rows), now)
                 together = [job]
                 if chunk.limit is None:
-                    free = [each for each in sharing if self._in_flight(each.id) < AT_ONCE]
+                    free = [each for each in sharing if self._free(each, upstream_id)]
                     together += companions(job, free, upstream_id, chunk, planned)
                 self._start(together, upstream_id, chunk, snapshot, working, state)
 
@@ -176,6 +176,11 @@ class Backfills:
             and self._reader.shares(working.catalog, relations[each.id])
         ]
         return found if found and self._reader.shares(working.catalog, relations[job.id]) else []
+
+    def _free(self, job: Job, upstream_id: int) -> bool:
+        """Whether it may take part in another chunk; not if it is open where its last one will end."""
+        mine = [each for each in self._flights if each.job_id == job.id]
+        return len(mine) < AT_ONCE and not any(each.open_ended for each in mine if each.upstream_id == upstream_id)
 
     def _rows_at_a_time(self, runs: Sequence[Run]) -> int:
         """What one task for each processor reads: more tasks would only take the slots that epochs need."""
@@ -282,6 +287,8 @@ class Backfills:
             job = jobs.get(flight.job_id)
             if job is None or job.error is not None or flight.upstream_id not in job.inputs:
                 continue
+            if flight.snapshot < job.created_epoch:
+                continue  # of a life before: what happened since was not kept for it
             key = (flight.job_id, flight.upstream_id)
             positions = planned.get(key, job.inputs[flight.upstream_id].positions)
             try:
@@ -334,7 +341,12 @@ class Backfills:
                 unready.add(key)
                 self._pace(job).cap = max(1, read.chunk.rows // 2)  # a smaller one misses less
                 continue
-            jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+            try:
+                jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+            except HeadraceError:  # what landed before it went another way; it is read again
+                self._flights.remove(flight)
+                unready.add(key)
+                continue
             landings.append(Landing(flight=flight, read=read, late=late))
         return landings, failed
 
@@ -411,6 +423,8 @@ class Backfills:
         self, landings: Sequence[Landing], error: HeadraceError, state: Manifest
     ) -> dict[int, HeadraceError]:
         """Their epoch failed; answers the jobs to give up."""
+        if error.of_statement:
+            return {}  # they land with the next epoch
         failed = {}
         jobs = jobs_of(state)
         for landing in landings:

@@ -133,11 +133,11 @@ class Jobs:
         return self._engine.coordinator.mutate(apply, "CANCEL JOBS")
 
     def pause(self, id: int, *, paused: bool) -> None:
-        def change(state: Manifest, job: Job) -> Manifest:
+        def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
                 return with_job(state, job.replace(paused=paused))
             # It failed: what it has read is gone, and it begins anew.
-            return restarted(state, job.replace(paused=False, error=None, created_epoch=state.epoch + 1))
+            return restarted(state, job.replace(paused=False, error=None, created_epoch=epoch))
 
         self._change(id, change, "PAUSE" if paused else "RESUME")
 
@@ -145,7 +145,9 @@ class Jobs:
         relation = self._engine.committed.catalog.get(statement.name, statement.kind)
         if str(relation.id) not in self._engine.committed.positions:
             return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
-        self._change(relation.id, lambda state, job: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER")
+        self._change(
+            relation.id, lambda state, job, _: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER"
+        )
         return None
 
     def set_parallelism(self, statement: ast.SetParallelism) -> None:
@@ -175,12 +177,12 @@ class Jobs:
 
         self._engine.coordinator.mutate(apply, "ALTER")
 
-    def _change(self, id: int, change: Callable[[Manifest, Job], Manifest], what: str) -> None:
+    def _change(self, id: int, change: Callable[[Manifest, Job, int], Manifest], what: str) -> None:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             job = jobs_of(state).get(id)
             if job is None:
                 raise _no_job(state, id)
-            return change(state, job), None
+            return change(state, job, epoch), None
 
         self._engine.coordinator.mutate(apply, what)
 

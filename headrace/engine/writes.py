@@ -33,7 +33,7 @@ from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.plans import columns_derived_from
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
-from headrace.errors import UndefinedRelation, Unsupported
+from headrace.errors import HeadraceError, UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, lookup
@@ -82,13 +82,12 @@ class WriteEvaluator:
             if relation is None:
                 raise UndefinedRelation("the table was dropped while the statement waited")
             table = _Table(self, state, relation, offsets, epoch)
-            with spark_errors(f'writing to table "{relation.name}"'):
-                asked = [writes[position] for position in by_table[table_id]]
-                delta, answers = table.evaluate([write.change for write in asked])
-                for write, answer in zip(asked, answers, strict=True):
-                    if write.returned is not None:
-                        answer.returned = write.returned(answer)
-                return delta, answers
+            try:
+                with spark_errors(f'writing to table "{relation.name}"'):
+                    return self._evaluated(table, [writes[position] for position in by_table[table_id]])
+            except HeadraceError as error:
+                error.of_statement = True
+                raise
 
         # Tables do not depend on each other before the views: their lookups and queries run side by side.
         evaluated = list(self._pool.map(evaluate, by_table)) if len(by_table) > 1 else [*map(evaluate, by_table)]
@@ -111,6 +110,14 @@ class WriteEvaluator:
         state = dataclasses.replace(state, runs=runs, offsets=offsets)
         self._backfills.record(state, written, epoch)
         return state, outcomes
+
+    @staticmethod
+    def _evaluated(table: _Table, asked: Sequence[Write]) -> tuple[TableDelta, list[Outcome]]:
+        delta, answers = table.evaluate([write.change for write in asked])
+        for write, answer in zip(asked, answers, strict=True):
+            if write.returned is not None:
+                answer.returned = write.returned(answer)
+        return delta, answers
 
 
 class _Table:

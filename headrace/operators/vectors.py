@@ -165,8 +165,10 @@ def _case(*parts: Datum) -> Datum:
 
 
 def _in(value: Datum, *items: Datum) -> Datum:
-    found = pc.is_in(_array(value), value_set=pa.array([item.as_py() for item in items], value.type))
-    return pc.if_else(pc.is_valid(_array(value)), found, pa.scalar(None, pa.bool_()))
+    array = _array(value)
+    found = pc.is_in(array, value_set=pa.array([item.as_py() for item in items], value.type))
+    found = pc.if_else(pc.is_valid(array), found, pa.scalar(None, pa.bool_()))
+    return found[0] if isinstance(value, pa.Scalar) else found
 
 
 FUNCTIONS: dict[str, Callable[..., Datum]] = {

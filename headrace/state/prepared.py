@@ -21,7 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -172,7 +172,10 @@ def giving_way(work: Callable[[], T]) -> T:
 
 def _lower_priority() -> None:
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), GIVING_WAY)
+        thread = threading.get_native_id()
+        with suppress(OSError):
+            # Never up: who runs with a lower priority already may not even ask for that.
+            os.setpriority(os.PRIO_PROCESS, thread, max(GIVING_WAY, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def job_input(name: str) -> bytes:

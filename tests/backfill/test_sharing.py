@@ -67,6 +67,12 @@ def test_the_oldest_leads_as_long_as_it_has_what_others_want():
     assert not follows(job(6, None, None, DONE, DONE), [job(5, DONE, DONE, None, None)], T, planned)
 
 
+def test_nobody_waits_for_a_job_that_reads_something_else_first():
+    both = {U: Input(name="u", positions=Positions((None,) * 4)), **job(5).inputs}
+    leader = job(5).replace(inputs=both)
+    assert shares(leader, job(6), T) and not follows(job(6), [leader], T, planned)
+
+
 def test_an_upstream_that_is_done_or_another_one():
     assert not shares(job(5, DONE, DONE, DONE, DONE), job(6), T)
     assert not shares(job(5), job(6), U)

@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 import time
+from concurrent.futures import Future
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from headrace.backfill.positions import DONE, Chunk, Positions
 from headrace.engine import backfill, changes, writes
 from headrace.engine.check import check
 from headrace.engine.filling import jobs_of
+from headrace.engine.flights import Flight
 from headrace.engine.pieces import rows_of_chunk
 from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
 from headrace.state.layout import Layout
@@ -227,6 +229,42 @@ def test_a_failed_background_job_says_why_and_can_be_resumed(db):
     db.sql(f"RESUME JOB {job['id']}")
     db.sql("WAIT m")
     assert rows(db, "SELECT * FROM m") == [(2, 2)]
+
+
+def test_a_statement_that_fails_does_not_fail_what_is_being_filled(db):
+    """Though they share an epoch: a chunk that is ready lands with the next one."""
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 300) AS s(g)")
+    background(db, backfill_pacing=2, backfill_rate_limit=60).sql("CREATE MATERIALIZED VIEW m AS SELECT id, v FROM t")
+    failed = 0
+    while failed < 8 and jobs_of(db.engine.committed):
+        with pytest.raises(DataError, match="division by zero"):
+            db.sql("UPDATE t SET v = 1 / (v - v)")
+        failed += 1
+    assert failed == 8
+    assert all(job.error is None for job in jobs_of(db.engine.committed).values())
+    db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT m")
+    equal(db, "m")
+
+
+def test_who_does_not_know_where_its_chunk_ends_joins_no_other(db):
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("INSERT INTO t VALUES (1, 1)")
+    background(db, backfill_rate_limit=0).sql("CREATE MATERIALIZED VIEW m AS SELECT id FROM t")
+    (job,) = jobs_of(db.engine.committed).values()
+    (upstream_id,) = job.inputs
+    backfills = db.engine.backfills
+    for limit, free in ((None, True), (5, False)):
+        chunk = Chunk(first_vnode=0, after=None, last_vnode=9, upto=None, rows=10, limit=limit)
+        flight = Flight(
+            job_id=job.id, upstream_id=upstream_id, strategy=job.strategy, chunk=chunk, snapshot=1, runs=(),
+            future=Future(),
+        )  # fmt: skip
+        backfills._flights = [flight]
+        try:
+            assert backfills._free(job, upstream_id) is free
+        finally:
+            backfills._flights = []
 
 
 def test_several_views_at_once_and_views_on_views(db):

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import pickle
 import random
+import subprocess
 import sys
 import threading
 
@@ -198,3 +199,12 @@ def test_fills_give_way_and_what_comes_next_does_not():
     assert niceness() == before
     with pytest.raises(ZeroDivisionError):
         giving_way(lambda: 1 // 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="priorities of threads are Linux's")
+def test_who_gives_way_already_is_not_pushed_forward():
+    """Which only root may ask for."""
+    ask = "import os, threading; from headrace.state.prepared import giving_way; "
+    ask += "print(giving_way(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))"
+    told = subprocess.run(["nice", "-n", "19", sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "19"
