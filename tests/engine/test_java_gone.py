@@ -24,12 +24,13 @@ db.sql("INSERT INTO t VALUES (1)")
 java = SparkContext._gateway.proc
 os.kill(java.pid, signal.SIGKILL)
 java.wait()
-for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (2)", "UPDATE t SET id = 3", "DROP TABLE t CASCADE"):
+for statement in ("SELECT * FROM t", "INSERT INTO t SELECT id + 1 FROM t", "UPDATE t SET id = 3"):
     try:
         db.sql(statement).rows()
         print("no error:", statement)
     except SparkGone as error:
         assert "open the warehouse again" in error.hint
+db.sql("INSERT INTO t VALUES (2)")  # for which nobody needs Spark
 db.close()
 with headrace.connect(warehouse) as again:
     again.sql("INSERT INTO t VALUES (4)")
@@ -42,4 +43,4 @@ def test_the_warehouse_can_be_opened_again(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "w")], cwd=ROOT, capture_output=True, text=True, timeout=250
     )
-    assert done.stdout == "[(1,), (4,)]\n", done.stderr[-3000:]
+    assert done.stdout == "[(1,), (2,), (4,)]\n", done.stderr[-3000:]
