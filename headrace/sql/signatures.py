@@ -192,9 +192,14 @@ SIGNATURES: dict[str, list[Signature]] = {
         "current_timestamp": [("", "timestamptz", "current_timestamp()")],
         "statement_timestamp": [("", "timestamptz", "current_timestamp()")],
         "transaction_timestamp": [("", "timestamptz", "current_timestamp()")],
-        # Spark's own clocks stand still during a query
+        # Spark's own clocks stand still during a query. Java's has no microseconds, and now() is never later.
         "clock_timestamp": [
-            ("", "timestamptz", "timestamp_millis(CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT))")
+            (
+                "",
+                "timestamptz",
+                "greatest(current_timestamp(), "
+                "timestamp_millis(CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)))",
+            )
         ],
         "localtimestamp": [("", "timestamp", "localtimestamp()")],
         "current_date": [("", "date", "current_date()")],

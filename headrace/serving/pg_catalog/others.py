@@ -40,7 +40,10 @@ def _columns(context: Context) -> Iterator[tuple]:
         for number, column in numbered(relation):
             kind = column.type
             nullable = "YES" if column.nullable and column.name not in keys else "NO"
-            pg_name = f"_{PG_TYPES[kind.element.name].pg_name}" if kind.name == "array" else PG_TYPES[kind.name].pg_name
+            inner = kind
+            while inner.name == "array":  # arrays of arrays have no type of their own
+                inner = inner.element
+            pg_name = ("_" if kind.name == "array" else "") + PG_TYPES[inner.name].pg_name
             generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
             yield (
                 DATABASE, "public", relation.name, column.name, number, column.default, nullable, shown_type(kind),
