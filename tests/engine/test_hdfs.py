@@ -1,0 +1,108 @@
+"""A warehouse on a real HDFS: the commit rests on what its rename refuses, which no local file system shows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import headrace
+from headrace.errors import Fenced, HeadraceError
+from headrace.state.hadoop import HadoopStorage
+from tests.support.hdfs import Hdfs
+
+pytestmark = pytest.mark.xdist_group("hdfs")
+
+
+@pytest.fixture(scope="module")
+def hdfs(spark) -> Iterator[Hdfs]:
+    cluster = Hdfs()
+    yield cluster
+    cluster.remove()
+
+
+@pytest.fixture
+def warehouse(hdfs, request) -> str:
+    return f"{hdfs.url}/warehouses/{request.node.name}"
+
+
+@pytest.fixture
+def open_database(spark, warehouse):
+    opened = []
+
+    def connect():
+        opened.append(headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "100ms"}))
+        return opened[-1]
+
+    yield connect
+    for db in opened:
+        try:
+            db.close()
+        except HeadraceError:
+            pass
+
+
+def rows(db, query: str) -> list[tuple]:
+    return [tuple(row.values()) for row in db.sql(query).arrow().to_pylist()]
+
+
+def test_of_many_rivals_one_wins(spark, warehouse, monkeypatch):
+    context = spark.sparkContext
+    storage = HadoopStorage(warehouse, context._jvm, context._jsc.hadoopConfiguration())
+    # The look before the rename would hide that the rename has to refuse.
+    monkeypatch.setattr(storage, "_exists", lambda path: False)
+    rivals = 6
+    together = threading.Barrier(rivals)
+
+    def attempt(number: int) -> list[bool]:
+        won = []
+        for version in range(10):
+            together.wait(60)
+            won.append(storage.write_new(f"m/{version}", b"%d" % number * 1000))
+        return won
+
+    with ThreadPoolExecutor(rivals) as pool:
+        outcomes = list(pool.map(attempt, range(rivals)))
+    for version in range(10):
+        (winner,) = (number for number, won in enumerate(outcomes) if won[version])
+        assert storage.read(f"m/{version}") == b"%d" % winner * 1000
+    assert [entry.name for entry in storage.list("m")] == [str(version) for version in range(10)]
+
+
+def test_everything_works_and_survives_a_crash(spark, open_database, warehouse):
+    db = open_database()
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, note VARCHAR)")
+    db.sql("CREATE MATERIALIZED VIEW even AS SELECT id, v FROM t WHERE v % 2 = 0")
+    db.sql("INSERT INTO t SELECT g, g, 'note ' || g FROM generate_series(1, 60000) AS s(g)")
+    epoch = db.sql("FLUSH") and db.engine.committed.epoch
+    db.sql("INSERT INTO t VALUES (1, 2, 'b'), (60001, 4, 'c')")
+    db.sql("UPDATE t SET v = v + 1 WHERE id = 2")
+    db.sql("DELETE FROM t WHERE id BETWEEN 1000 AND 5999")
+    db.sql("CREATE MATERIALIZED VIEW upper_notes AS SELECT id, upper(note) AS note FROM t")  # filled from history
+    db.sql("CREATE INDEX by_v ON t (v) INCLUDE (note)")
+    expected = [(55001, 27501, 55001)]
+    query = "SELECT count(*), (SELECT count(*) FROM even) AS e, (SELECT count(*) FROM upper_notes) AS u FROM t"
+    assert rows(db, query) == expected
+    db.engine.maintenance.compact(db.engine.committed.catalog.get("t").id)
+    db.sql("INSERT INTO t VALUES (60002, 6, 'acknowledged')")
+    db.abandon()
+    again = open_database()
+    assert rows(again, query) == [(55002, 27502, 55002)]
+    for kind, name in (("MATERIALIZED VIEW", "even"), ("MATERIALIZED VIEW", "upper_notes"), ("INDEX", "by_v")):
+        assert "equal" in str(rows(again, f"CHECK {kind} {name}"))
+    assert headrace.read(warehouse, "even", spark=spark).count() == 27502
+    assert headrace.read(warehouse, "even", spark=spark, epoch=epoch).count() == 30000
+    again.sql("VACUUM")
+    assert rows(again, query) == [(55002, 27502, 55002)]
+
+
+def test_whoever_opens_last_fences_the_one_before(open_database):
+    first = open_database()
+    first.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    second = open_database()
+    second.sql("INSERT INTO t VALUES (1)")
+    with pytest.raises(Fenced, match="taken over"):
+        first.sql("INSERT INTO t VALUES (2)")
+    assert rows(second, "SELECT id FROM t") == [(1,)]
