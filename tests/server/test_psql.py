@@ -81,3 +81,35 @@ def test_control_c(dsn, long_query, wait_for_busy):
     wait_for_busy()
     running.send_signal(signal.SIGINT)
     assert "canceling statement due to user request" in running.communicate(timeout=60)[1]
+
+
+def test_control_c_ends_a_create(dsn, psql, table):
+    """It waits for ever, because nothing may be read; afterwards there is nothing, and the name is free."""
+    psql(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1), (2)")
+    create = f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id FROM {table}"
+    command = ["psql", "-X", dsn, "-c", "SET backfill_rate_limit = 0", "-c", create]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    told = running.stderr.readline()
+    assert told.startswith("NOTICE:") and "SHOW JOBS" in told + running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    assert "ERROR:  " in running.communicate(timeout=60)[1]
+    assert psql("SHOW JOBS", create, f"SELECT count(*) FROM {table}_v").stdout.splitlines()[-1] == "2"
+
+
+def test_watch(dsn, psql, shop):
+    running = subprocess.Popen(
+        ["psql", "-X", "-A", "-t", dsn],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    running.stdin.write("SELECT 'rows: ' || count(*) FROM orders \\watch 0.1\n")
+    running.stdin.flush()
+    seen = 0
+    while seen < 3:
+        line = running.stdout.readline()
+        assert line, running.stderr.read()
+        seen += line == "rows: 2\n"
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +49,11 @@ def test_a_life(tmp_path):
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
     assert service.get("/healthz") == "ok\n"
-    figures = service.get("/metrics").splitlines()
+    text = service.get("/metrics")
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert all(family.documentation and family.type != "unknown" for family in families.values()), text
+    assert {"headrace_lag_seconds", "headrace_relation_rows"} <= families.keys()
+    figures = text.splitlines()
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
 
