@@ -1,4 +1,4 @@
-"""The command line: ``headrace sql``, ``serve``, ``demo``, ``status``, ``vacuum`` and ``version``.
+"""The command line: ``headrace sql``, ``serve``, ``demo``, ``demo-cdc``, ``status``, ``vacuum`` and ``version``.
 
 Parsing arguments must be instant, so everything heavy is imported by the command that needs it.
 """
@@ -90,6 +90,14 @@ def build_parser() -> argparse.ArgumentParser:
     # For about a minute on two slow cores.
     demo.add_argument("--rows", type=_rows, default=240_000, metavar="N", help="of the table (default: %(default)s)")
     demo.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
+
+    demo_cdc = command(
+        "demo-cdc", run_demo_cdc, "see a table of a live PostgreSQL become one here, through a kill -9, and be compared"
+    )
+    demo_cdc.add_argument(
+        "--rows", type=_rows, default=1_500_000, metavar="N", help="of the table (default: %(default)s)"
+    )
+    demo_cdc.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
 
     status = command("status", run_status, "show what a warehouse holds, without starting an engine")
     _add_warehouse(status)
@@ -254,6 +262,12 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def run_demo(options: argparse.Namespace) -> int:
     from headrace.demo import run
+
+    return run(rows=options.rows, keep=options.keep)
+
+
+def run_demo_cdc(options: argparse.Namespace) -> int:
+    from headrace.demo.cdc import run
 
     return run(rows=options.rows, keep=options.keep)
 
