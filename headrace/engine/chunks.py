@@ -27,6 +27,7 @@ from headrace.plan.nodes import Node
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.native import write_sorted
+from headrace.state.precedence import precedence
 from headrace.state.predicates import Bounds
 from headrace.state.prepared import PreparedJobs
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
@@ -240,7 +241,12 @@ class ChunkReader:
                 return None
             views.append(View(layout=reading.layout, branches=branches))
         first = readings[0]
-        body = FillRange(files=self._storage.files, source=first.source, views=tuple(views))
+        body = FillRange(
+            files=self._storage.files,
+            source=first.source,
+            views=tuple(views),
+            precedence=precedence().path if self._here else None,
+        )
         try:
             with turn:
                 return fill(self._spark, body, first.runs, first.chunk, self._indexes)

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ from headrace.engine.streams import KeptRows
 from headrace.errors import DiskFull, EngineClosed, EpochFailed, Fenced, HeadraceError, SparkGone, StorageError
 from headrace.failpoints import failpoint
 from headrace.state.manifest import Manifest
+from headrace.state.precedence import precedence
 from headrace.state.store import ManifestStore
 
 log = logging.getLogger("headrace")
@@ -238,7 +240,8 @@ class Coordinator:
                     continue  # an idle barrier costs nothing
             started = time.perf_counter()
             try:
-                self._epoch(writes, mutations)
+                with precedence() if writes else nullcontext():
+                    self._epoch(writes, mutations)
             except HeadraceError as error:
                 self._stop_on_fault(error)
                 return

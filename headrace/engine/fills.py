@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,8 @@ from headrace.state.files import FOOTERS, Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.merge import merge_versions
-from headrace.state.prepared import giving_way, run_tasks
+from headrace.state.precedence import gives_way
+from headrace.state.prepared import giving_way, in_one_process, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.sorting import sort_stored
 from headrace.state.writer import NO_RELATION, REPORT_SCHEMA, RunFileWriter, report, written_files
@@ -132,6 +133,8 @@ class FillRange:
     source: Layout
     """Of the upstream."""
     views: tuple[View, ...]
+    precedence: str | None = None
+    """Where epochs that run on this machine say so"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -146,13 +149,15 @@ class FillRange:
             for view in self.views
             for branch in view.branches
         ]
-        rows = _LiveRows(self)
+        give_way = gives_way(self.precedence)
+        rows = _LiveRows(self, give_way)
         at = NO_RELATION
         try:
             for step in steps:
                 live = rows.of(step)
                 for layout, branch, writer in outputs:
                     at = layout.relation_id
+                    give_way()
                     writer.push(branch.apply(live).select([*layout.names, VNODE]))
             for layout, _, writer in outputs:
                 yield from report({layout.relation_id: writer.finish()})
@@ -178,8 +183,9 @@ _NOT_VECTORIZED = RunFile(path="", rows=0, bytes=0, low=b"", high=b"", groups=0,
 class _LiveRows:
     """Reads steps, one after the other."""
 
-    def __init__(self, fill: FillRange):
+    def __init__(self, fill: FillRange, give_way: Callable[[], None]):
         self._files, self._layout, self._columns = fill.files, fill.source, fill.columns
+        self._give_way = give_way
         self._kept: dict[str, pa.Table] = {}
 
     def of(self, step: Step) -> pa.Table:
@@ -201,6 +207,7 @@ class _LiveRows:
     def _read(self, portion: Portion, groups: Sequence[int]) -> pa.Table:
         if portion.path in self._kept:
             return self._kept[portion.path]
+        self._give_way()
         with open_parquet(self._files, portion.path, footers=FOOTERS) as parquet:
             stored = parquet.read_row_groups(list(groups), columns=self._columns, use_threads=False)
         rows = self._layout.completed(stored, self._columns)
@@ -217,10 +224,12 @@ def fill(
     spark: SparkSession, body: FillRange, runs: Sequence[Run], chunk: Chunk, indexes: IndexCache
 ) -> dict[int, list[RunFile]]:
     """Writes the rows that views have of a chunk; answers the files by view."""
+    steps = steps_of((file for run in runs for file in run.files), chunk, indexes)
     tasks: list[list[Step]] = []
-    rows = TASK_ROWS
-    for step in steps_of((file for run in runs for file in run.files), chunk, indexes):
-        if rows + step.chunk.rows > TASK_ROWS:
+    most = _task_rows(spark, steps)
+    rows = most
+    for step in steps:
+        if rows + step.chunk.rows > most:
             tasks.append([])
             rows = 0
         tasks[-1].append(step)
@@ -232,3 +241,14 @@ def fill(
     if NO_RELATION in written:
         raise SparkMustJudge(int(written[NO_RELATION][0].path))
     return {view_id: sorted(files, key=lambda file: file.low) for view_id, files in written.items()}
+
+
+def _task_rows(spark: SparkSession, steps: Sequence[Step]) -> int:
+    """Stored rows of a task. Where the driver's JVM has more slots than processors, which are for epochs, there are not
+    more tasks than processors: each of them would only be slower to give way."""
+    context = spark.sparkContext
+    if not in_one_process(context.master):
+        return TASK_ROWS
+    total = sum(step.chunk.rows for step in steps)
+    longest = max((step.chunk.rows for step in steps), default=0)
+    return max(TASK_ROWS, -(-total // context.defaultParallelism) + longest)
