@@ -50,6 +50,13 @@ class UpdateFrame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplaceFrame:
+    """A frame with the struct columns OLD_ROW and NEW_ROW, of one key. Either may be NULL: a row comes, or goes."""
+
+    build: Callable[[Any], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fill:
     """A row of the log that leaves values out, because they did not change."""
 
@@ -78,7 +85,7 @@ class StagedRows:
     staged: tuple[Staged, ...]
 
 
-Change = InsertRows | InsertFrame | UpdateFrame | ChangelogRows | StagedRows
+Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | StagedRows
 
 
 @dataclass(kw_only=True)

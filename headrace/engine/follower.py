@@ -17,40 +17,45 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headrace.catalog import Relation
-from headrace.cdc.changelog import UNCHANGED, Change, Piece, Truncate, columns_of, fold
+from headrace.cdc.changelog import Change, Piece, Truncate
+from headrace.cdc.chunks import pause_after, shape
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
+from headrace.cdc.lag import Lag, Looks
 from headrace.cdc.postgres.pgoutput import LogRelation, Truncated
-from headrace.cdc.postgres.server import Control
+from headrace.cdc.postgres.server import Control, SourceRefused, SourceUnreachable
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import AGAIN, LogReader, TableStopped
-from headrace.cdc.values import column
-from headrace.engine.changes import OLD_ROW, ChangelogRows, Fill, StagedRows, UpdateFrame
+from headrace.cdc.postgres.tables import AGAIN, LogReader, SchemaChanged, TableStopped, check_shape, new_columns
+from headrace.engine.changes import StagedRows
 from headrace.engine.coordinator import Write
 from headrace.engine.following import (
     SourceState,
     TableState,
+    copy_of,
     progress_of,
     source_state,
     tables_of,
+    with_copies_shown,
     with_progress,
     with_source,
 )
+from headrace.engine.logged import Step, add_steps, told
+from headrace.engine.resnapshot import beginning, may_replace, replacing
 from headrace.engine.small import MissingRow
 from headrace.engine.splits import ReadSnapshot, read_chunk, split_bounds
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import Staged
-from headrace.types import quote_spark
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
+
+AUTO_SCHEMA = "auto.schema.change"
+"""The option of a source: its tables get the columns that it has"""
 
 CUT_EVENTS = 50_000
 """Changes of one epoch; a transaction is taken whole, or in pieces of so many"""
@@ -60,6 +65,9 @@ LATE_CHANGES = 200_000
 
 IDLE_SECONDS = 10.0
 """How often an idle source's position is committed, so that its server can forget"""
+
+LOOK_SECONDS = 1.0
+"""How often the server is asked where its log ends"""
 
 CHUNKS = 4
 """Chunks that are read at the same time, of all tables of a source"""
@@ -72,12 +80,22 @@ class _Table:
     intake: Intake
     reader: tuple[LogRelation, LogReader] | None = None
     """For the table as the log has described it last"""
+    grown: bool = False
+    """Whether its source has columns that it should have, and has not"""
     began_at: Snapshot | None = None
     """What ran when the table was published; None: it is ready to be read, or has not been published"""
     ready: bool = False
     reading: Future[list[Staged]] | None = None
     """The chunk in flight"""
+    splits: int = 0
+    """How many the chunk in flight has"""
     split_rows: int = 0
+    launched_at: float = 0.0
+    next_at: float = 0.0
+    """When a chunk may be read next, if there is a rate limit, or the server has refused the last"""
+    trouble: HeadraceError | None = None
+    """Why the server refused it; the others of the source are not concerned"""
+    refusals: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows had been read, for rows/s"""
 
@@ -88,17 +106,15 @@ class _Table:
     def changes(self, event: Any, relation: LogRelation) -> list[Change | Truncate]:
         if self.reader is None or self.reader[0] is not relation:
             self.reader = (relation, LogReader(self.state.table, relation))
+            self.grown = bool(self.reader[1].adds)
         return self.reader[1].changes(event)
-
-
-Step = dict[int, Any]
-"""By table: what one epoch does to it"""
 
 
 class Follower:
     def __init__(self, engine: Engine, source: Relation, state: SourceState, password: str | None):
         self._engine, self._id, self.name = engine, source.id, source.name
         self._state = state
+        self._evolves = dict(source.options).get(AUTO_SCHEMA, "false").lower() == "true"
         self._address = state.address(password)
         self._control = Control(self._address)
         self._tables: dict[int, _Table] = {}
@@ -110,6 +126,7 @@ class Follower:
             on_news=self._news.set,
         )  # fmt: skip
         self._committed_at = self._checked_at = time.monotonic()
+        self._looked_at, self._looks = 0.0, Looks()
         self._error: HeadraceError | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-follower", daemon=True)
 
@@ -136,6 +153,15 @@ class Follower:
     def error(self) -> HeadraceError | None:
         return self._error or self._stream.error
 
+    def lag(self) -> Lag:
+        position = self._stream.position
+        return self._looks.reached(position).lag(position, now=time.monotonic())
+
+    def trouble(self, table_id: int) -> HeadraceError | None:
+        """Why the table cannot be read now, or nothing of its source."""
+        table = self._tables.get(table_id)
+        return (None if table is None else table.trouble) or self.error
+
     def waits_for_others(self, table_id: int) -> bool:
         table = self._tables.get(table_id)
         return table is not None and not table.ready and table.began_at is not None
@@ -157,7 +183,7 @@ class Follower:
                 busy = self._turn()
                 self._error, patience = None, 0.1
                 if not busy:
-                    self._news.wait(0.5)
+                    self._news.wait(self._patience())
             except (EngineClosed, Fenced):
                 return
             except HeadraceError as error:
@@ -174,20 +200,28 @@ class Follower:
                 self._error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
                 self._news.wait(5.0)
 
+    def _patience(self) -> float:
+        """Until something may be due that nobody reports."""
+        due = [table.next_at - time.monotonic() for table in self._tables.values() if table.reading is None]
+        return min([0.5, *(each for each in due if each > 0)])
+
     def _turn(self) -> bool:
         """Whatever can be done now; whether there may be more."""
         self._follow_catalog()
+        self._look()
         took = self._take()
         landed = self._land()
         self._prepare()
         self._launch()
         self._commit_idle()
         self._check_published()
-        return took or landed
+        self._evolve()
+        replaced = self._replace()
+        return took or landed or replaced
 
     def _follow_catalog(self) -> None:
-        committed = self._engine.committed
-        wanted = tables_of(committed, self._id)
+        committed = with_copies_shown(self._engine.committed)
+        wanted = tables_of(committed, self._id, copies=True)
         for id in [id for id in self._tables if id not in wanted]:
             self._forget_chunk(self._tables.pop(id))
         for id, state in wanted.items():
@@ -195,12 +229,26 @@ class Follower:
             if id not in self._tables:
                 progress = progress_of(committed, id)
                 # What was read before the process ended was also published and waited for.
-                ready = progress.at is not None or progress.done
+                ready = progress.at is not None or (progress.done and state.snapshot)
                 self._tables[id] = _Table(
                     relation=relation, state=state, intake=Intake(progress=progress), ready=ready,
                     split_rows=state.split_rows,
                 )  # fmt: skip
-            self._tables[id].relation = relation
+            table = self._tables[id]
+            if table.state.split_rows != state.split_rows:
+                table.split_rows = state.split_rows
+            if table.state.table != state.table:
+                table.reader = None
+            table.relation, table.state = relation, state
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        end = self._control.log_end()
+        self._looked_at = time.monotonic()
+        self._looks = self._looks.reached(self._stream.position).looked(end, now=self._looked_at)
+        if self._stream.position < end:
+            self._stream.nudge()  # of what is not ours, the server says only sometimes that it has passed
 
     # --- the log -----------------------------------------------------------------------------------------------
 
@@ -238,8 +286,12 @@ class Follower:
                             continue
                         try:
                             found = table.changes(event, relation)
+                        except SchemaChanged as error:
+                            # What was written before its columns became as we know them comes with the first chunk.
+                            if not table.intake.will_see(piece.xid):
+                                intakes[id] = table.intake.stopped(told(error), changed=True)
                         except TableStopped as error:
-                            intakes[id] = table.intake.stopped(_told(error))
+                            intakes[id] = table.intake.stopped(told(error))
                         else:
                             arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
         steps: list[Step] = []
@@ -252,9 +304,9 @@ class Follower:
                 table.split_rows = max(1, table.split_rows // 2)
                 intake = intake.without_flight()
             try:
-                _add_steps(steps, table, applied, self._engine)
+                self._add_steps(steps, table, applied)
             except DataError as error:
-                intake = table.intake.stopped(_told(error))
+                intake = table.intake.stopped(told(error))
                 for step in steps:
                     step.pop(id, None)
             intakes[id] = intake
@@ -283,7 +335,7 @@ class Follower:
                 break
             except MissingRow as error:
                 id = error.table_id
-                intakes = intakes | {id: self._tables[id].intake.stopped(_told(error))}
+                intakes = intakes | {id: self._tables[id].intake.stopped(told(error))}
                 steps = [{key: change for key, change in step.items() if key != id} for step in steps]
         self._state = source
         self._committed_at = time.monotonic()
@@ -295,14 +347,15 @@ class Follower:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if source_state(state, self._id) is None:
                 raise EngineClosed(f'source "{self.name}" was dropped')
-            alive = tables_of(state, self._id)
+            alive, shown = tables_of(state, self._id, copies=True), state.catalog
+            state = with_copies_shown(state)
             for number, step in enumerate(steps):
                 writes = [Write(table_id=id, change=change) for id, change in step.items() if id in alive]
                 if writes:
                     epoch = max(epoch, state.epoch) if number == 0 else epoch + 1
                     state, _ = self._engine.evaluator(state, writes, epoch)
                     state = dataclasses.replace(state, epoch=epoch)
-            state = with_source(state, self._id, source)
+            state = with_source(dataclasses.replace(state, catalog=shown), self._id, source)
             return with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive}), None
 
         return apply
@@ -325,11 +378,42 @@ class Follower:
         if time.monotonic() - self._checked_at < IDLE_SECONDS:
             return
         published = self._control.published(self._state.publication)
+        shapes = self._control.shapes(table.state.table.oid for table in self._tables.values())
         self._checked_at = time.monotonic()
         for id, table in self._tables.items():
-            if table.ready and table.intake.progress.error is None and table.state.table.oid not in published:
-                reason = f"{table.state.table.full_name} was dropped, or is not published any more ({AGAIN})"
+            if not table.ready or table.intake.progress.error is not None:
+                continue
+            known = table.state.table
+            if known.oid not in published:
+                reason = f"{known.full_name} was dropped, or is not published any more ({AGAIN})"
                 self._commit({id: table.intake.stopped(reason)}, [])
+                continue
+            try:
+                check_shape(known, known.oid, shapes.get(known.oid, ()))
+            except SchemaChanged as error:
+                self._commit({id: table.intake.stopped(told(error), changed=True)}, [])
+            else:
+                table.grown = bool(new_columns(known, shapes[known.oid]))
+
+    def _evolve(self) -> None:
+        """Tables whose source has other columns now are read anew, with those. Until then they stay as they are."""
+        for id, table in list(self._tables.items()) if self._evolves else ():
+            grown = table.grown and table.ready and table.state.copy_of is None
+            wanted = table.intake.progress.changed or (grown and table.intake.progress.error is None)
+            committed, of = self._engine.committed, table.state.copy_of or id
+            if not wanted or not table.state.all_columns or of not in committed.catalog.relations:
+                continue
+            if table.state.copy_of is None and copy_of(committed, id) is not None:
+                continue  # it is on its way
+            try:
+                begin = beginning(committed, self._control, committed.catalog.relations[of], table.state)
+            except SourceUnreachable:
+                raise
+            except HeadraceError as error:
+                self._commit({id: table.intake.stopped(told(error))}, [])
+                continue
+            log.info('table "%s" is read anew, because its source has other columns now', table.relation.name)
+            self._engine.coordinator.mutate(begin, f"following {self.name}")
 
     # --- snapshots ---------------------------------------------------------------------------------------------
 
@@ -338,9 +422,15 @@ class Follower:
         for table in self._tables.values():
             if table.ready or table.intake.progress.error is not None:
                 continue
+            if time.monotonic() < table.next_at:
+                continue
             if table.began_at is None:
                 if self._state.owned:
-                    self._control.publish(self._state.publication, table.state.table)
+                    try:
+                        self._control.publish(self._state.publication, table.state.table)
+                    except SourceRefused as error:
+                        self._put_off(table, error)
+                        continue
                 table.began_at = self._control.snapshot()
             if table.began_at.all_ended_by(self._control.snapshot()):
                 if self._state.owned:
@@ -354,9 +444,17 @@ class Follower:
             progress = table.intake.progress
             if progress.done or progress.error is not None or not table.ready or table.reading is not None:
                 continue
-            bounds = split_bounds(
-                self._control, table.state.table, progress.at, splits=table.state.parallelism, rows=table.split_rows
-            )
+            if table.state.held or time.monotonic() < table.next_at:
+                continue
+            splits, rows = shape(
+                parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,
+                rate_limit=table.state.rate_limit,
+            )  # fmt: skip
+            try:
+                bounds = split_bounds(self._control, table.state.table, progress.at, splits=splits, rows=rows)
+            except SourceRefused as error:
+                self._put_off(table, error)
+                continue
             held = ReadSnapshot(self._address)
             try:
                 table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.snapshot.sees, high=held.high))
@@ -368,7 +466,8 @@ class Follower:
                 held.close()
                 table.intake = table.intake.without_flight()
                 raise
-            table.reading = future
+            table.reading, table.splits, table.launched_at = future, len(bounds), time.monotonic()
+            table.recent = table.recent or [(table.launched_at, progress.rows)]
             future.add_done_callback(lambda _: self._news.set())
 
     def _land(self) -> bool:
@@ -381,8 +480,12 @@ class Follower:
             try:
                 staged = reading.result()
             except DataError as error:
-                self._commit({table.relation.id: table.intake.stopped(_told(error))}, [])
+                self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
                 table.reading = None
+                continue
+            except SourceRefused as error:
+                table.reading, table.intake = None, table.intake.without_flight()
+                self._put_off(table, error)
                 continue
             except BaseException:
                 table.reading, table.intake = None, table.intake.without_flight()
@@ -400,19 +503,53 @@ class Follower:
             landed = True
         return landed
 
+    def _put_off(self, table: _Table, error: HeadraceError) -> None:
+        """The server refuses a table: it is asked again later, and the others go on."""
+        if table.trouble is None or table.trouble.message != error.message:
+            log.warning('table "%s" cannot be read now: %s', table.relation.name, error.message)
+        table.trouble = error
+        table.next_at = time.monotonic() + min(30.0, 0.1 * 2**table.refusals)
+        table.refusals += 1
+        self._checked_at = 0.0  # it may not be what it was
+
     def _land_chunk(self, table: _Table, staged: list[Staged]) -> None:
         rows = sum(file.rows for file in staged)
-        applied, intake = table.intake.landed(rows)
+        applied, intake = table.intake.landed(rows, table.splits)
         steps: list[Step] = [{table.relation.id: StagedRows(staged=tuple(staged))}] if staged else []
         late: list[Step] = []
         try:
-            _add_steps(late, table, applied, self._engine)
+            self._add_steps(late, table, applied)
         except DataError as error:
-            steps, late, intake = [], [], table.intake.stopped(_told(error))
+            steps, late, intake = [], [], table.intake.stopped(told(error))
         self._commit({table.relation.id: intake}, [*steps, *late])
         now = time.monotonic()
         table.recent = [*table.recent, (now, table.intake.progress.rows)][-10:]
+        table.next_at = table.launched_at + pause_after(rows, table.state.rate_limit)
         table.split_rows = min(table.state.split_rows, table.split_rows * 2)
+        table.trouble, table.refusals = None, 0
+
+    def _replace(self) -> bool:
+        """Copies that have been filled take the place of their tables."""
+        done = [each for each in self._tables.values() if each.state.copy_of is not None and each.intake.progress.done]
+        replaced = False
+        for copy in done:
+            id = copy.state.copy_of
+            if copy.intake.progress.error is not None or not may_replace(self._engine.committed, id):
+                continue
+            try:
+                replaced = self._engine.coordinator.mutate(replacing(self._engine, id), f"following {self.name}")
+            except (EngineClosed, Fenced):
+                raise
+            except HeadraceError as error:  # a view on it, say
+                self._commit({copy.relation.id: copy.intake.stopped(told(error))}, [])
+                continue
+            for each in (id, copy.relation.id):
+                if each in self._tables:
+                    self._forget_chunk(self._tables.pop(each))  # what is known of it is in the manifest
+        return replaced
+
+    def _add_steps(self, steps: list[Step], table: _Table, changes: Sequence[Change | Truncate]) -> None:
+        add_steps(steps, table.relation, table.state.table.key, changes, self._engine)
 
     def _forget_chunk(self, table: _Table) -> None:
         """What it has staged, or will have."""
@@ -426,67 +563,3 @@ class Follower:
                 self._engine.storage.delete(folders)
 
         reading.add_done_callback(delete)
-
-
-def _told(error: HeadraceError) -> str:
-    return error.message if error.hint is None else f"{error.message} ({error.hint})"
-
-
-def _add_steps(steps: list[Step], table: _Table, changes: Sequence[Change | Truncate], engine: Engine) -> None:
-    """The changes as what successive epochs do: all up to a TRUNCATE, it, and all behind it."""
-    number, segment = 0, []
-
-    def add(change: Any) -> None:
-        nonlocal number
-        if number == len(steps):
-            steps.append({})
-        steps[number][table.relation.id] = change
-        number += 1
-
-    for change in changes:
-        if isinstance(change, Truncate):
-            segment = []  # none of it is left
-            add(_everything(table.relation, engine))
-        else:
-            segment.append(change)
-    if segment:
-        add(_changelog_rows(table, segment))
-
-
-def _everything(relation: Relation, engine: Engine) -> UpdateFrame:
-    struct = f"struct({', '.join(map(quote_spark, Layout.of(relation).names))}) AS {OLD_ROW}"
-    return UpdateFrame(build=lambda state: engine.frame(state, relation.id).selectExpr(struct), deletes=True)
-
-
-def _changelog_rows(table: _Table, changes: Sequence[Change]) -> ChangelogRows:
-    layout, folded = table.layout, fold(changes)
-    names = layout.names
-    texts = columns_of(folded.puts, len(names))
-    rows = pa.table(
-        [
-            column(pa.array(each, pa.string()), layout.types[name], name)
-            for name, each in zip(names, texts, strict=True)
-        ],
-        schema=layout.row_schema,
-    )
-    origins = list(dict.fromkeys(folded.fills.values()))
-    fills = tuple(
-        Fill(
-            row=row,
-            columns=tuple(name for name, value in zip(names, folded.puts[row], strict=True) if value is UNCHANGED),
-            origin=origins.index(key),
-        )
-        for row, key in folded.fills.items()
-    )
-    return ChangelogRows(rows=rows, deletes=_keys(table, folded.deletes), origins=_keys(table, origins), fills=fills)
-
-
-def _keys(table: _Table, keys: Sequence[tuple[str, ...]]) -> pa.Table:
-    layout = table.layout
-    texts = columns_of(keys, len(table.state.table.key))
-    return pa.table(
-        {
-            name: column(pa.array(each, pa.string()), layout.types[name], name)
-            for name, each in zip(table.state.table.key, texts, strict=True)
-        }
-    )

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headrace.cdc.changelog import Key
-from headrace.cdc.postgres.server import Address, Control, SourceRefused, parse_lsn
+from headrace.cdc.postgres.server import Address, Control, SourceRefused, before_header, parse_lsn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceTable, literal
 from headrace.cdc.values import column
@@ -159,15 +159,6 @@ class ReadSnapshot:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def before_header(lsn: int, block: int) -> int:
-    """A position at the start of a page, as the log's reader counts: the inserter's lies behind the page's header.
-
-    >>> before_header(2 * 8192 + 24, 8192) == 2 * 8192, before_header(8192 + 64, 8192) == 8192 + 64
-    (True, True)
-    """
-    return lsn - lsn % block if lsn % block in (24, 40) else lsn
 
 
 def read_chunk(

@@ -7,10 +7,11 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.cdc.postgres.pgoutput import LogColumn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
@@ -135,6 +136,11 @@ class Control:
     def snapshot(self) -> Snapshot:
         return Snapshot.parse(self.value("SELECT pg_current_snapshot()::text"))
 
+    def log_end(self) -> int:
+        """The position that the log's reader reaches once it has all that is there now."""
+        lsn, block = self.rows("SELECT pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::int")[0]
+        return before_header(parse_lsn(lsn), block)
+
     # --- a source ----------------------------------------------------------------------------------------------
 
     def check_server(self) -> None:
@@ -211,6 +217,18 @@ class Control:
             f" WHERE p.pubname = {literal(name)}"
         )
         return {oid for (oid,) in found}
+
+    def shapes(self, oids: Iterable[int]) -> dict[int, list[LogColumn]]:
+        """The columns that tables have now, as the log would describe them; nothing of tables that are gone."""
+        wanted, found = ", ".join(map(str, oids)), {}
+        rows = self.rows(
+            "SELECT attrelid::bigint, attname, atttypid::bigint, atttypmod FROM pg_attribute"
+            f" WHERE attrelid IN ({wanted or 0}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+            " ORDER BY attrelid, attnum"
+        )
+        for oid, name, type_oid, modifier in rows:
+            found.setdefault(oid, []).append(LogColumn(name, type_oid, modifier, False))
+        return found
 
     def publish(self, name: str, table: SourceTable) -> None:
         if not self.publishes(name, table.schema, table.name):
@@ -318,6 +336,15 @@ def parse_lsn(text: str) -> int:
     """
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+def before_header(lsn: int, block: int) -> int:
+    """A position at the start of a page, as the log's reader counts: the inserter's lies behind the page's header.
+
+    >>> before_header(2 * 8192 + 24, 8192) == 2 * 8192, before_header(8192 + 64, 8192) == 8192 + 64
+    (True, True)
+    """
+    return lsn - lsn % block if lsn % block in (24, 40) else lsn
 
 
 def format_lsn(lsn: int) -> str:

@@ -12,13 +12,17 @@ from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Tr
 from headrace.cdc.postgres.types import SourceType
 from headrace.errors import HeadraceError
 
-AGAIN = "drop the table and create it again"
+AGAIN = "RESNAPSHOT TABLE reads it anew, if the columns are there; otherwise drop the table and create it again"
 
 
 class TableStopped(HeadraceError):
     """A table cannot follow its source any more; the others of the source go on."""
 
     sqlstate = "55000"
+
+
+class SchemaChanged(TableStopped):
+    """It could follow, with other columns than it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,20 +110,31 @@ class SourceTable:
         )
 
 
+def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> None:
+    """Whether the table as it is now, or was at a place of the log, has the columns that we read, as we know them."""
+    if oid != table.oid:
+        raise SchemaChanged(f"{table.full_name} is another table now", hint=AGAIN)
+    now = {column.name: column for column in columns}
+    for column in table.columns:
+        if column.name not in now:
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+        if not _holds_the_same(column, now[column.name]):
+            # The rows that are there may have been rewritten, of which the log says nothing.
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+
+
+def new_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:
+    known = {column.name for column in table.columns}
+    return tuple(column.name for column in columns if column.name not in known)
+
+
 class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
-        if relation.oid != table.oid:
-            raise TableStopped(f"{table.full_name} is another table now", hint=AGAIN)
-        for column in table.columns:
-            if column.name not in at:
-                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
-            now = relation.columns[at[column.name]]
-            if not _holds_the_same(column, now):
-                # The rows that are there may have been rewritten, of which the log says nothing.
-                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+        check_shape(table, relation.oid, relation.columns)
+        self.adds = new_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
         self._names = (table.full_name, relation.identity)

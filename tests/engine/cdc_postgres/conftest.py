@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.cdc.postgres.server import parse_lsn
-from headrace.engine import splits
+from headrace.cdc.postgres.server import before_header, parse_lsn
 from tests.engine.conftest import eventually
 from tests.support.postgres import PASSWORD, Postgres, binaries
 
@@ -81,7 +80,7 @@ def follower(db):
 def caught_up(db, postgres: Postgres) -> None:
     """Waits until all that the server has committed is committed here."""
     lsn, block = postgres.run("SELECT pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::int")[0]
-    wanted = splits.before_header(parse_lsn(lsn), block)
+    wanted = before_header(parse_lsn(lsn), block)
     following = follower(db)
 
     def reached() -> bool:
