@@ -44,11 +44,13 @@ class SourceState:
     """All that was committed before is in the tables; 0: the slot is not there yet"""
     skip: int = 0
     """So many events of the transaction after it are, too"""
+    sslcert: str | None = None
+    sslkey: str | None = None
 
     def address(self, password: str | None) -> Address:
         return Address(
             host=self.host, port=self.port, user=self.user, database=self.database, password=password,
-            sslmode=self.sslmode, sslrootcert=self.sslrootcert,
+            sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
         )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ SPLIT_ROWS = 100_000
 
 _SOURCE_OPTIONS = {
     "connector", "hostname", "port", "username", "database.name", "schema.name", "slot.name", "publication.name",
-    "ssl.mode", "ssl.root.cert", "scan.startup.mode", AUTO_SCHEMA,
+    "ssl.mode", "ssl.root.cert", "ssl.cert", "ssl.key", "scan.startup.mode", AUTO_SCHEMA,
 }  # fmt: skip
 _TABLE_LIMITS = {
     "backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000, "snapshot.batch_size": 1_000_000_000,
@@ -313,6 +313,8 @@ def _source_options(statement: ast.CreateSource) -> SourceState:
     mode = options.get("ssl.mode", "prefer")
     if mode not in _SSL_MODES:
         raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(_SSL_MODES)}")
+    if ("ssl.cert" in options) != ("ssl.key" in options):
+        raise InvalidParameterValue("ssl.cert and ssl.key belong together", hint="give both, or none")
     if "scan.startup.mode" in options:
         _startup_mode(options["scan.startup.mode"])
     if AUTO_SCHEMA in options:
@@ -329,6 +331,8 @@ def _source_options(statement: ast.CreateSource) -> SourceState:
         secret=hidden.get("password"),
         sslmode=mode,
         sslrootcert=options.get("ssl.root.cert"),
+        sslcert=options.get("ssl.cert"),
+        sslkey=options.get("ssl.key"),
         slot=slot,
         publication=options.get("publication.name") or slot,
         owned=True,

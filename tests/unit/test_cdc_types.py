@@ -28,6 +28,12 @@ def source_type(name, modifier=-1, schema="pg_catalog", enum=False):
         (source_type("numeric"), "numeric"),
         (source_type("numeric", (10 << 16 | 2) + 4), "numeric(10,2)"),
         (source_type("mood", schema="public", enum=True), "varchar"),
+        (source_type("interval"), "interval"),
+        (source_type("time"), "varchar"),
+        (source_type("money"), "varchar"),
+        (source_type("int8range"), "varchar"),
+        (source_type("_int4"), "integer[]"),
+        (source_type("_numeric", (10 << 16 | 2) + 4), "numeric(10,2)[]"),
     ],
 )
 def test_natural_types(kind, expected):
@@ -39,9 +45,9 @@ def test_natural_types(kind, expected):
     [
         source_type("numeric", (50 << 16 | 2) + 4),
         source_type("numeric", (5 << 16 | (-2 & 0x7FF)) + 4),
-        source_type("interval"),
-        source_type("time"),
-        source_type("_int4"),
+        source_type("_box"),
+        source_type("_mood", schema="public"),
+        source_type("oidvector"),
         source_type("text", schema="mine"),
     ],
 )

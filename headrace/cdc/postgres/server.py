@@ -28,6 +28,7 @@ _SETTINGS = {
     "TimeZone": "UTC",
     "IntervalStyle": "postgres",
     "extra_float_digits": "3",
+    "lc_monetary": "C",
     "bytea_output": "hex",
     "search_path": "pg_catalog",
     "standard_conforming_strings": "on",
@@ -60,6 +61,8 @@ class Address:
     password: str | None = field(default=None, repr=False)
     sslmode: str = "prefer"
     sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -71,8 +74,10 @@ class Address:
         try:
             return psycopg2.connect(
                 host=self.host, port=self.port, user=self.user, dbname=self.database, password=self.password,
-                sslmode=self.sslmode, sslrootcert=self.sslrootcert, options=options, client_encoding="UTF8",
-                application_name="headrace", connect_timeout=10, keepalives_idle=30, **how,
+                sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
+                options=options, client_encoding="UTF8", application_name="headrace", connect_timeout=10,
+                # A server that is gone without a word is noticed after a minute, not after hours.
+                keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=60_000, **how,
             )  # fmt: skip
         except psycopg2.Error as problem:
             raise SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}") from None
@@ -135,6 +140,10 @@ class Control:
 
     def snapshot(self) -> Snapshot:
         return Snapshot.parse(self.value("SELECT pg_current_snapshot()::text"))
+
+    def sender_timeout(self) -> float:
+        """Seconds after which the server gives up a reader of its log that is silent; 0: it never does."""
+        return int(self.value("SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'")) / 1000
 
     def log_end(self) -> int:
         """The position that the log's reader reaches once it has all that is there now."""

@@ -66,10 +66,11 @@ def metrics(engine: Engine, server: Server) -> str:
     )  # fmt: skip
     sources = engine.sources.status()
     for field, text in (
-        ("lag_bytes", "How much of a source's log is not in its tables yet."),
-        ("lag_seconds", "How old what is in its tables is."),
+        ("source_lag_bytes", "How much of a source's log is not in its tables yet."),
+        ("source_lag_seconds", "How old what is in its tables is."),
     ):
-        add(f"source_{field}", "gauge", text, [({"source": each["name"]}, each[field]) for each in sources])
+        values = [({"source": each["name"]}, each[field.removeprefix("source_")]) for each in sources]
+        add(field, "gauge", text, values)
     add(
         "source_up", "gauge", "Whether a source is followed without trouble.",
         [({"source": each["name"]}, int(each["error"] is None)) for each in sources],

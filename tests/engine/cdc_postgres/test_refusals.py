@@ -16,17 +16,20 @@ pytestmark = NEEDS_POSTGRES
 def test_what_cannot_be_followed_is_refused_by_name(db, postgres, source, tmp_path):
     postgres.run(
         """CREATE TABLE keyless (a int); CREATE UNLOGGED TABLE unlogged (a int PRIMARY KEY);
-        CREATE TABLE times (a int PRIMARY KEY, at time, gen int GENERATED ALWAYS AS (1) STORED);
+        CREATE TYPE pair AS (x int, y int);
+        CREATE TABLE times (a int PRIMARY KEY, at pair, gen int GENERATED ALWAYS AS (1) STORED);
         CREATE TABLE nothing (a int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING;
-        CREATE VIEW seen AS SELECT 1 AS a"""
+        CREATE TABLE indexed (a int PRIMARY KEY, b int NOT NULL UNIQUE);
+        ALTER TABLE indexed REPLICA IDENTITY USING INDEX indexed_b_key; CREATE VIEW seen AS SELECT 1 AS a"""
     )
     for statement, error, message in (
         ("CREATE TABLE t (*) FROM pg TABLE 'keyless'", InvalidDefinition, "no primary key"),
         ("CREATE TABLE t (*) FROM pg TABLE 'unlogged'", InvalidDefinition, "unlogged"),
         ("CREATE TABLE t (*) FROM pg TABLE 'nothing'", InvalidDefinition, "REPLICA IDENTITY"),
+        ("CREATE TABLE t (*) FROM pg TABLE 'indexed'", InvalidDefinition, "REPLICA IDENTITY"),
         ("CREATE TABLE t (*) FROM pg TABLE 'seen'", InvalidDefinition, "not a table"),
         ("CREATE TABLE t (*) FROM pg TABLE 'absent'", UndefinedRelation, '"public.absent"'),
-        ("CREATE TABLE t (*) FROM pg TABLE 'times'", Unsupported, 'column "at" is of type time'),
+        ("CREATE TABLE t (*) FROM pg TABLE 'times'", Unsupported, 'column "at" is of type public.pair'),
         ("CREATE TABLE t (a INT, gen INT) FROM pg TABLE 'times'", InvalidDefinition, '"gen" is generated'),
         ("CREATE TABLE t (at VARCHAR) FROM pg TABLE 'times'", InvalidDefinition, '"a" is part of the primary key'),
         ("CREATE TABLE t (a DATE) FROM pg TABLE 'times'", InvalidDefinition, "cannot be had as date"),
@@ -46,6 +49,16 @@ def test_what_cannot_be_followed_is_refused_by_name(db, postgres, source, tmp_pa
             f"CREATE SOURCE s WITH ({options(postgres)}, scan.startup.mode = 'x', password = SECRET pw)",
             InvalidParameterValue,
             "scan.startup.mode cannot be 'x'",
+        ),
+        (
+            f"CREATE SOURCE s WITH ({options(postgres)}, ssl.key = '/nowhere', password = SECRET pw)",
+            InvalidParameterValue,
+            "ssl.cert and ssl.key",
+        ),
+        (
+            f"CREATE SOURCE s WITH ({options(postgres, **{'ssl.mode': 'verify'})}, password = SECRET pw)",
+            InvalidParameterValue,
+            "ssl.mode cannot be 'verify'",
         ),
         ("CREATE TABLE t (*) FROM nowhere TABLE 'times'", UndefinedRelation, "nowhere"),
         (f"CREATE SOURCE s WITH ({options(postgres)}, password = 'clear')", InvalidParameterValue, "must be a secret"),

@@ -83,16 +83,19 @@ TYPES = """
 CREATE TYPE mood AS ENUM ('sad', 'Happy'); CREATE DOMAIN positive AS numeric(6, 2) CHECK (VALUE > 0);
 CREATE TABLE "Odd ""T.able" (
   "Id" int PRIMARY KEY, b bool, i2 int2, i8 int8, f4 float4, f8 float8, n numeric, p positive, t text, c char(5),
-  y bytea, d date, ts timestamp, tz timestamptz, u uuid, j json, jb jsonb, m mood, ip inet, bits bit(3), "select" text
+  y bytea, d date, ts timestamp, tz timestamptz, u uuid, j json, jb jsonb, m mood, ip inet, bits bit(3), "select" text,
+  iv interval, tm time, cash money, ints int[], words text[], days timestamptz[], span int4range
 )
 """
 VALUES = r"""
 (1 + {base}, true, -32768, 9223372036854775807, 'NaN', '-Infinity', 0.0000000001, 9999.99, E'a"b,\n\\.\t''é𝄞', 'ab', '\x00ff5c',
  '0001-01-01', '9999-12-31 23:59:59.999999', '2024-03-10 02:30:00+01', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11',
- '{{"b": 1,  "a":[ 2]}}', '{{"b": 1,  "a":[ 2]}}', 'Happy', '10.0.0.1', B'101', 'NULL'),
-(2 + {base}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+ '{{"b": 1,  "a":[ 2]}}', '{{"b": 1,  "a":[ 2]}}', 'Happy', '10.0.0.1', B'101', 'NULL',
+ '-1 day 02:03:04.000005', '23:59:59.5', 1234.5, '{{1,NULL,-3}}', E'{{"a,b","","NULL",NULL,"q\\"{{}}"}}', '{{2024-03-10 02:30:00+01}}', '[1,5)'),
+(2 + {base}, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+ NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 (3 + {base}, false, 0, 0, '-0', 1e-300, 12345678901234567890, 0.01, '', '', '', '1970-01-01', '2000-01-01', 'epoch',
- '00000000-0000-0000-0000-000000000000', '1', '"x"', 'sad', '::1/64', B'000', '\N')
+ '00000000-0000-0000-0000-000000000000', '1', '"x"', 'sad', '::1/64', B'000', '\N', '0', '00:00', 0, '{{}}', '{{}}', '{{}}', 'empty')
 """  # noqa: E501
 
 
@@ -109,7 +112,10 @@ def test_values_are_the_same_from_the_snapshot_and_from_the_log(db, postgres, so
     first = dict(zip(db.sql("SELECT * FROM odd").columns, found[0], strict=True))
     assert first["t"] == "a\"b,\n\\.\t'é𝄞" and first["c"] == "ab   " and first["y"] == b"\x00\xff\\"
     assert (first["ip"], first["bits"], first["m"], first["jb"]) == ("10.0.0.1", "101", "Happy", '{"a": [2], "b": 1}')
-    assert found[2][-1] == "\\N" and found[0][-1] == "NULL" and found[1][-1] is None and found[2][8] == ""
+    assert first["select"] == "NULL" and found[2][20] == "\\N" and found[1][20] is None and found[2][8] == ""
+    assert first["iv"] == datetime.timedelta(days=-1, seconds=7384, microseconds=5) and first["tm"] == "23:59:59.5"
+    assert (first["cash"], first["span"], first["ints"]) == ("$1,234.50", "[1,5)", [1, None, -3])
+    assert first["words"] == ["a,b", "", "NULL", None, 'q"{}'] and found[2][24:27] == ([], [], [])
 
 
 def test_large_values_that_an_update_leaves_alone(db, postgres, source):
