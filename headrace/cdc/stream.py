@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from headrace.cdc.changelog import Piece
 from headrace.errors import HeadraceError
@@ -125,6 +126,10 @@ class LogFeed:
             if self._taken[1] == 0:
                 # It may lie behind the last transaction; a server that has forgotten what was before starts there.
                 self._taken = (max(self._taken[0], position), 0)
+
+    def known_at(self, position: int) -> dict[str, Any]:
+        """What else has to be known of a position to go on from there: fields of the source's state."""
+        return {}
 
     def nudge(self) -> None:
         """Asks the server how far it is; somebody waits for a position."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.errors import DataError
 from headrace.types import SqlType
 
-_TRUE, _FALSE = ("t", "true"), ("f", "false")
+_TRUE, _FALSE = ("t", "true", "1"), ("f", "false", "0")
 
 
 def column(texts: pa.Array | pa.ChunkedArray, kind: SqlType, name: str) -> pa.Array | pa.ChunkedArray:

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,9 @@ import pyarrow as pa
 
 from headrace.catalog import Relation
 from headrace.cdc.changelog import UNCHANGED, Change, Piece, Truncate, columns_of, fold
+from headrace.cdc.database import Database, Hold, database
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
-from headrace.cdc.postgres.pgoutput import LogRelation, Truncated
-from headrace.cdc.postgres.server import Control
-from headrace.cdc.postgres.snapshots import Snapshot
-from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import AGAIN, LogReader, TableStopped
+from headrace.cdc.problems import TableStopped
 from headrace.cdc.values import column
 from headrace.engine.changes import OLD_ROW, ChangelogRows, Fill, StagedRows, UpdateFrame
 from headrace.engine.coordinator import Write
@@ -40,7 +37,7 @@ from headrace.engine.following import (
     with_source,
 )
 from headrace.engine.small import MissingRow
-from headrace.engine.splits import ReadSnapshot, read_chunk, split_bounds
+from headrace.engine.splits import read_chunk, split_bounds
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -70,13 +67,16 @@ class _Table:
     relation: Relation
     state: TableState
     intake: Intake
-    reader: tuple[LogRelation, LogReader] | None = None
+    database: Database
+    reader: tuple[Any, Any] | None = None
     """For the table as the log has described it last"""
-    began_at: Snapshot | None = None
+    began_at: Any = None
     """What ran when the table was published; None: it is ready to be read, or has not been published"""
     ready: bool = False
     reading: Future[list[Staged]] | None = None
     """The chunk in flight"""
+    held: Hold | None = None
+    """What it is read as of"""
     split_rows: int = 0
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows had been read, for rows/s"""
@@ -85,9 +85,11 @@ class _Table:
     def layout(self) -> Layout:
         return Layout.of(self.relation)
 
-    def changes(self, event: Any, relation: LogRelation) -> list[Change | Truncate]:
+    def changes(self, event: Any, relation: Any) -> list[Change | Truncate]:
+        if relation is None:
+            return self.database.other_changes(event, self.state.table)
         if self.reader is None or self.reader[0] is not relation:
-            self.reader = (relation, LogReader(self.state.table, relation))
+            self.reader = (relation, self.database.reader(self.state.table, relation))
         return self.reader[1].changes(event)
 
 
@@ -99,16 +101,14 @@ class Follower:
     def __init__(self, engine: Engine, source: Relation, state: SourceState, password: str | None):
         self._engine, self._id, self.name = engine, source.id, source.name
         self._state = state
-        self._address = state.address(password)
-        self._control = Control(self._address)
+        self._database = database(state.connector)
+        self._address = self._database.address(state, password)
+        self._control = self._database.control(self._address)
         self._tables: dict[int, _Table] = {}
         self._news = threading.Event()
         self._stopping = False
         self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-splits")
-        self._stream = LogStream(
-            self._address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
-            on_news=self._news.set,
-        )  # fmt: skip
+        self._stream = self._database.feed(state, self._address, self._news.set)
         self._committed_at = self._checked_at = time.monotonic()
         self._error: HeadraceError | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-follower", daemon=True)
@@ -198,7 +198,7 @@ class Follower:
                 ready = progress.at is not None or progress.done
                 self._tables[id] = _Table(
                     relation=relation, state=state, intake=Intake(progress=progress), ready=ready,
-                    split_rows=state.split_rows,
+                    split_rows=state.split_rows, database=self._database,
                 )  # fmt: skip
             self._tables[id].relation = relation
 
@@ -224,24 +224,20 @@ class Follower:
         return True
 
     def _decided(self, pieces: Sequence[Piece]) -> tuple[dict[int, Intake], list[Step]]:
-        by_name: dict[tuple[str, str], list[_Table]] = {}
-        for table in self._tables.values():
-            by_name.setdefault((table.state.table.schema, table.state.table.name), []).append(table)
         arrived: dict[int, list[Numbered]] = {}
         intakes: dict[int, Intake] = {}
         for piece in pieces:
             for event in piece.events:
-                for relation in event.relations if isinstance(event, Truncated) else (event.relation,):
-                    for table in by_name.get((relation.schema, relation.name), ()):
-                        id = table.relation.id
-                        if id in intakes or table.intake.progress.error is not None:
-                            continue
-                        try:
-                            found = table.changes(event, relation)
-                        except TableStopped as error:
-                            intakes[id] = table.intake.stopped(_told(error))
-                        else:
-                            arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
+                for table, relation in self._concerned(event):
+                    id = table.relation.id
+                    if id in intakes or table.intake.progress.error is not None:
+                        continue
+                    try:
+                        found = table.changes(event, relation)
+                    except TableStopped as error:
+                        intakes[id] = table.intake.stopped(_told(error))
+                    else:
+                        arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
         steps: list[Step] = []
         for id, changes in arrived.items():
             if id in intakes:
@@ -260,6 +256,16 @@ class Follower:
             intakes[id] = intake
         return intakes, steps
 
+    def _concerned(self, event: Any) -> Iterator[tuple[_Table, Any]]:
+        """The tables that an event of the log may concern, and how it describes them."""
+        for table in self._tables.values():
+            if event.relations is None:
+                yield table, None
+                continue
+            for relation in event.relations:
+                if table.state.table.is_called(relation.schema, relation.name):
+                    yield table, relation
+
     def _places(self, table: _Table, changes: Sequence[Numbered]) -> list[int]:
         intake = table.intake
         if not intake.asks:
@@ -268,15 +274,16 @@ class Follower:
         if not keys:
             return [BEYOND] * len(changes)
         flight = intake.flight
-        sql = table.state.table.places(
-            keys, intake.progress.at, None if flight is None else flight.end, flight=flight is not None
-        )
-        found = dict(zip(keys, (row[0] for row in self._control.rows(sql)), strict=True))
+        end = None if flight is None else flight.end
+        places = self._control.places(table.state.table, keys, intake.progress.at, end, flight=flight is not None)
+        found = dict(zip(keys, places, strict=True))
         return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
 
     def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, lsn: int | None = None, skip: int = 0) -> None:
         """One commit for all of it; then the server may forget."""
-        source = self._state if lsn is None else dataclasses.replace(self._state, lsn=lsn, skip=skip)
+        source = self._state
+        if lsn is not None:
+            source = dataclasses.replace(source, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
         while True:
             try:
                 self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
@@ -324,12 +331,16 @@ class Follower:
         """Of a table that was dropped, or is published no more, the log says nothing: not even that."""
         if time.monotonic() - self._checked_at < IDLE_SECONDS:
             return
-        published = self._control.published(self._state.publication)
+        watched = {
+            id: table.state.table
+            for id, table in self._tables.items()
+            if table.ready and table.intake.progress.error is None
+        }
+        gone = dict(self._database.gone(self._control, self._state, list(watched.values())))
         self._checked_at = time.monotonic()
-        for id, table in self._tables.items():
-            if table.ready and table.intake.progress.error is None and table.state.table.oid not in published:
-                reason = f"{table.state.table.full_name} was dropped, or is not published any more ({AGAIN})"
-                self._commit({id: table.intake.stopped(reason)}, [])
+        for id, watched_table in watched.items():
+            if watched_table in gone:
+                self._commit({id: self._tables[id].intake.stopped(gone[watched_table])}, [])
 
     # --- snapshots ---------------------------------------------------------------------------------------------
 
@@ -337,6 +348,9 @@ class Follower:
         """A table is read only when no transaction is left that may have written to it before it was published."""
         for table in self._tables.values():
             if table.ready or table.intake.progress.error is not None:
+                continue
+            if not self._database.waits_for_others:
+                table.ready = True
                 continue
             if table.began_at is None:
                 if self._state.owned:
@@ -357,9 +371,9 @@ class Follower:
             bounds = split_bounds(
                 self._control, table.state.table, progress.at, splits=table.state.parallelism, rows=table.split_rows
             )
-            held = ReadSnapshot(self._address)
+            held = self._database.hold(self._address)
             try:
-                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.snapshot.sees, high=held.high))
+                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.sees))
                 future = self._pool.submit(
                     read_chunk, self._engine.spark, self._engine.storage, table.layout, table.state.table, held,
                     [progress.at, *bounds],
@@ -368,7 +382,7 @@ class Follower:
                 held.close()
                 table.intake = table.intake.without_flight()
                 raise
-            table.reading = future
+            table.reading, table.held = future, held
             future.add_done_callback(lambda _: self._news.set())
 
     def _land(self) -> bool:
@@ -387,6 +401,8 @@ class Follower:
             except BaseException:
                 table.reading, table.intake = None, table.intake.without_flight()
                 raise
+            if table.held is not None:
+                table.intake, table.held = table.intake.was_read(table.held.high), None
             if not table.intake.may_land(position):
                 self._stream.nudge()
                 continue

@@ -11,45 +11,19 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.cdc.database import database
 from headrace.cdc.intake import Progress
-from headrace.cdc.postgres.server import Address
-from headrace.cdc.postgres.tables import SourceColumn, SourceTable
-from headrace.cdc.postgres.types import SourceType
+from headrace.cdc.source import SourceState
 from headrace.state.manifest import Manifest
 
 SOURCE_KEY, TABLE_KEY, PROGRESS_KEY = "cdc_source:", "cdc_table:", "cdc_progress:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceState:
-    host: str
-    port: int
-    user: str
-    database: str
-    secret: str | None
-    """The name of the password's"""
-    sslmode: str
-    sslrootcert: str | None
-    slot: str
-    publication: str
-    owned: bool
-    """Whether the publication was made by us, and goes with the source"""
-    lsn: int = 0
-    """All that was committed before is in the tables; 0: the slot is not there yet"""
-    skip: int = 0
-    """So many events of the transaction after it are, too"""
-
-    def address(self, password: str | None) -> Address:
-        return Address(
-            host=self.host, port=self.port, user=self.user, database=self.database, password=password,
-            sslmode=self.sslmode, sslrootcert=self.sslrootcert,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableState:
     source_id: int
-    table: SourceTable
+    table: Any
+    """As its database describes it"""
     parallelism: int
     split_rows: int
     started_at: float
@@ -69,7 +43,10 @@ def tables_of(state: Manifest, source_id: int | None = None) -> dict[int, TableS
     found = {}
     for key, data in state.offsets.items():
         if key.startswith(TABLE_KEY) and source_id in (None, data["source_id"]):
-            found[int(key.removeprefix(TABLE_KEY))] = TableState(**(data | {"table": _table(data["table"])}))
+            source = source_state(state, data["source_id"])
+            assert source is not None
+            table = database(source.connector).table_from_json(data["table"])
+            found[int(key.removeprefix(TABLE_KEY))] = TableState(**(data | {"table": table}))
     return found
 
 
@@ -95,8 +72,3 @@ def forgotten(offsets: dict[str, Any], id: int) -> None:
     """Takes out all that is known of a relation that is dropped."""
     for prefix in (SOURCE_KEY, TABLE_KEY, PROGRESS_KEY):
         offsets.pop(f"{prefix}{id}", None)
-
-
-def _table(data: dict[str, Any]) -> SourceTable:
-    columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
-    return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"])}))

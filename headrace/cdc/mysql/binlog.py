@@ -90,6 +90,10 @@ class RowChanges(NamedTuple):
     data: bytes
     """Which columns are there, and the rows"""
 
+    @property
+    def relations(self) -> tuple[LogRelation, ...]:
+        return (self.relation,)
+
 
 class Gtid(NamedTuple):
     domain: int

@@ -27,6 +27,9 @@ _QUERY = 3
 _LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
 """Numbers of errors that say that the connection is gone, or goes"""
 
+BATCH_BYTES = 16 << 20
+"""Of rows that are handed over at a time, if so many as wanted take more"""
+
 MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 
 
@@ -137,7 +140,7 @@ class Session:
         return found
 
     def batches(self, sql: str, rows: int) -> Iterator[Sequence[list[bytes | None]]]:
-        """A result by columns, so many rows at a time. It must be read to its end, or the session closed."""
+        """A result by columns, at most so many rows at a time. It must be read to its end, or the session closed."""
         with self.address.errors():
             count = self._begin(sql)
             while count:
@@ -163,7 +166,10 @@ class Session:
         read = self._connection._rfile.read
         columns: list[list[bytes | None]] = [[] for _ in range(count)]
         appends = [column.append for column in columns]
+        room = BATCH_BYTES
         for _ in range(most):
+            if room < 0:
+                break
             head = read(4)
             if len(head) < 4:
                 raise OSError("the connection was closed")
@@ -175,6 +181,7 @@ class Session:
                 raise OSError("the connection was closed")
             if size < 9 and data[0] == 0xFE:
                 return columns, False
+            room -= size
             if data[0] == 0xFF:
                 driver().err.raise_mysql_exception(data)
             at = 0

@@ -48,6 +48,10 @@ class Statement(NamedTuple):
     schema: str
     text: str
 
+    @property
+    def relations(self) -> None:
+        return None
+
     def changes(self, table: SourceTable) -> list[Change | Truncate]:
         found = effect(self.text, self.schema, table)
         if found is None:
@@ -62,6 +66,10 @@ class Halt(NamedTuple):
 
     tables: frozenset[tuple[str, str]]
     reason: str
+
+    @property
+    def relations(self) -> None:
+        return None
 
     def changes(self, table: SourceTable) -> list[Change | Truncate]:
         if any(table.is_called(*name) for name in self.tables):
@@ -137,6 +145,9 @@ class LogStream(LogFeed):
 
     def _weight(self, piece: Piece, size: int) -> int:
         return max(len(piece.events), size // ROW_BYTES)
+
+    def known_at(self, position: int) -> dict[str, Any]:
+        return {"gtids": self.gtids_at(position)}
 
     def gtids_at(self, position: int) -> str:
         """What the log has before a position that has been reached; older ones are not asked for again."""

@@ -200,18 +200,6 @@ def columns_read(values: list[bytes | None], kind: SourceType, wanted: SqlType, 
                 texts = pc.binary_join_element_wise(texts, "+00", "")
     except (UnicodeDecodeError, pa.ArrowInvalid):
         raise undecodable(name, kind) from None
-    return column_of(texts, kind, wanted, name)
-
-
-def column_of(texts: pa.Array, kind: SourceType, wanted: SqlType, name: str) -> pa.Array:
-    if wanted.name == "boolean":
-        known = pc.is_in(texts, value_set=pa.array(["0", "1", None]))
-        if not pc.all(known).as_py():
-            raise DataError(
-                f'column "{name}" of type {kind.text} has other values than 0 and 1',
-                hint="create the table with this column as SMALLINT",
-            )
-        return pc.equal(texts, "1")
     return column(texts, wanted, name)
 
 

@@ -7,14 +7,16 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.cdc.changelog import Key
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
-from headrace.errors import EnvironmentProblem, HeadraceError, InvalidDefinition, UndefinedRelation, Unsupported
+from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.errors import EnvironmentProblem, InvalidDefinition, UndefinedRelation, Unsupported
 
 if TYPE_CHECKING:
     import psycopg2.extensions
@@ -35,19 +37,6 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "client_min_messages": "warning",
 }
-
-
-class SourceUnreachable(EnvironmentProblem):
-    """The server does not answer, or not as it should; trying again may help."""
-
-    sqlstate = "08006"
-    retryable = True
-
-
-class SourceRefused(HeadraceError):
-    """The server answers, and what it is asked for cannot be had."""
-
-    sqlstate = "55000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +255,15 @@ class Control:
                 raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
         return table
 
+    def key_after(self, table: SourceTable, start: Key | None, rows: int) -> Key | None:
+        found = self.rows(table.key_after(start, rows))
+        return found[0] if found else None
+
+    def places(
+        self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
+    ) -> list[int]:
+        return [row[0] for row in self.rows(table.places(keys, at, end, flight=flight))]
+
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""
         found = self.value(
@@ -318,6 +316,15 @@ def parse_lsn(text: str) -> int:
     """
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+def before_header(lsn: int, block: int) -> int:
+    """A position at the start of a page, as the log's reader counts: the inserter's lies behind the page's header.
+
+    >>> before_header(2 * 8192 + 24, 8192) == 2 * 8192, before_header(8192 + 64, 8192) == 8192 + 64
+    (True, True)
+    """
+    return lsn - lsn % block if lsn % block in (24, 40) else lsn
 
 
 def format_lsn(lsn: int) -> str:
