@@ -69,9 +69,10 @@ class Flight:
     end: Key | None
     """The first key behind it; None: it is the last"""
     sees: Callable[[Any], bool]
-    """Whether its snapshot shows a transaction"""
-    high: int
-    """Whatever the snapshot shows was committed before this position of the log"""
+    """Whether what is read certainly shows a transaction. Whether it shows others does not matter if the log's rows are
+    whole: they are applied in order, and the last of each key decides."""
+    high: int | None = None
+    """Whatever is read was committed before this position of the log; None: that is known once it has been read"""
 
 
 Numbered = tuple[Any, Change | Truncate]
@@ -128,8 +129,12 @@ class Intake:
                 late.append(numbered)
         return applied, dataclasses.replace(after, late=tuple(late))
 
+    def was_read(self, high: int) -> Intake:
+        assert self.flight is not None
+        return dataclasses.replace(self, flight=dataclasses.replace(self.flight, high=high))
+
     def may_land(self, position: int) -> bool:
-        return self.flight is not None and position >= self.flight.high
+        return self.flight is not None and self.flight.high is not None and position >= self.flight.high
 
     def landed(self, rows: int, splits: int = 1) -> tuple[list[Change], Intake]:
         """What to apply on top of the chunk's rows, and what is known afterwards."""

@@ -3,7 +3,7 @@
 The server is asked now and then where its log ends. Once all up to there is here, the tables are as new as the moment
 at which it was asked: so seconds need no clock but ours, and go on counting while the server cannot be asked.
 
->>> looks = Looks().looked(100, now=1.0).looked(160, now=2.0)
+>>> looks = Looks().looked(100, now=1.0, behind=60).looked(160, now=2.0, behind=40)
 >>> looks.reached(120).lag(120, now=5.0)
 Lag(bytes=40, seconds=4.0)
 >>> looks.reached(160).lag(160, now=2.5)
@@ -34,16 +34,18 @@ class Lag:
 class Looks:
     end: int | None = None
     """Where the log ended when the server was asked last"""
+    behind: int = 0
+    """How many bytes that was behind where we were; positions need not be bytes"""
     waiting: tuple[tuple[int, float], ...] = ()
     """Ends that have not been reached, and when they were seen; the oldest first"""
     as_of: float | None = None
     """When the newest end was seen that has been reached"""
 
-    def looked(self, end: int, *, now: float) -> Looks:
+    def looked(self, end: int, *, now: float, behind: int) -> Looks:
         waiting = (*self.waiting, (end, now))
         if len(waiting) > KEPT:
             waiting = waiting[::2]
-        return dataclasses.replace(self, end=end, waiting=waiting)
+        return dataclasses.replace(self, end=end, behind=behind, waiting=waiting)
 
     def reached(self, position: int) -> Looks:
         """All that was committed before the position is here."""
@@ -59,4 +61,4 @@ class Looks:
         age = None if self.as_of is None else now - self.as_of
         if age is not None and position >= self.end and age < FRESH_SECONDS:
             age = 0.0
-        return Lag(max(0, self.end - position), age)
+        return Lag(0 if position >= self.end else self.behind, age)

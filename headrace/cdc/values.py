@@ -17,7 +17,7 @@ from headrace.sql.composites import array_items
 from headrace.sql.literals import from_text
 from headrace.types import SqlType
 
-_TRUE, _FALSE = ("t", "true"), ("f", "false")
+_TRUE, _FALSE = ("t", "true", "1"), ("f", "false", "0")
 
 
 def column(texts: pa.Array | pa.ChunkedArray, kind: SqlType, name: str) -> pa.Array | pa.ChunkedArray:

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalog import Relation
 from headrace.cdc.changelog import Change, Piece, Truncate
 from headrace.cdc.chunks import pause_after, shape
+from headrace.cdc.database import Database, Hold, database
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
 from headrace.cdc.lag import Lag, Looks
-from headrace.cdc.postgres.pgoutput import LogRelation, Truncated
-from headrace.cdc.postgres.server import Control, SourceRefused, SourceUnreachable
-from headrace.cdc.postgres.snapshots import Snapshot
-from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import AGAIN, LogReader, SchemaChanged, TableStopped, check_shape, new_columns
+from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable, TableStopped
 from headrace.engine.changes import StagedRows
 from headrace.engine.coordinator import Write
 from headrace.engine.following import (
@@ -43,7 +40,8 @@ from headrace.engine.following import (
 from headrace.engine.logged import Step, add_steps, told
 from headrace.engine.resnapshot import beginning, may_replace, replacing
 from headrace.engine.small import MissingRow
-from headrace.engine.splits import ReadSnapshot, read_chunk, split_bounds
+from headrace.engine.source_options import AUTO_SCHEMA
+from headrace.engine.splits import read_chunk, split_bounds
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -53,9 +51,6 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
-
-AUTO_SCHEMA = "auto.schema.change"
-"""The option of a source: its tables get the columns that it has"""
 
 CUT_EVENTS = 50_000
 """Changes of one epoch; a transaction is taken whole, or in pieces of so many"""
@@ -78,17 +73,20 @@ class _Table:
     relation: Relation
     state: TableState
     intake: Intake
-    reader: tuple[LogRelation, LogReader] | None = None
+    database: Database
+    reader: tuple[Any, Any] | None = None
     """For the table as the log has described it last"""
     grown: bool = False
     """Whether its source has columns that it should have, and has not"""
-    began_at: Snapshot | None = None
+    began_at: Any = None
     """What ran when the table was published; None: it is ready to be read, or has not been published"""
     ready: bool = False
     reading: Future[list[Staged]] | None = None
     """The chunk in flight"""
     splits: int = 0
     """How many the chunk in flight has"""
+    held: Hold | None = None
+    """What it is read as of"""
     split_rows: int = 0
     launched_at: float = 0.0
     next_at: float = 0.0
@@ -103,9 +101,11 @@ class _Table:
     def layout(self) -> Layout:
         return Layout.of(self.relation)
 
-    def changes(self, event: Any, relation: LogRelation) -> list[Change | Truncate]:
+    def changes(self, event: Any, relation: Any) -> list[Change | Truncate]:
+        if relation is None:
+            return self.database.other_changes(event, self.state.table)
         if self.reader is None or self.reader[0] is not relation:
-            self.reader = (relation, LogReader(self.state.table, relation))
+            self.reader = (relation, self.database.reader(self.state.table, relation))
             self.grown = bool(self.reader[1].adds)
         return self.reader[1].changes(event)
 
@@ -115,16 +115,14 @@ class Follower:
         self._engine, self._id, self.name = engine, source.id, source.name
         self._state = state
         self._evolves = dict(source.options).get(AUTO_SCHEMA, "false").lower() == "true"
-        self._address = state.address(password)
-        self._control = Control(self._address)
+        self._database = database(state.connector)
+        self._address = self._database.address(state, password)
+        self._control = self._database.control(self._address)
         self._tables: dict[int, _Table] = {}
         self._news = threading.Event()
         self._stopping = False
         self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-splits")
-        self._stream = LogStream(
-            self._address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
-            on_news=self._news.set,
-        )  # fmt: skip
+        self._stream = self._database.feed(state, self._address, self._news.set)
         self._committed_at = self._checked_at = time.monotonic()
         self._looked_at, self._looks = 0.0, Looks()
         self._error: HeadraceError | None = None
@@ -232,7 +230,7 @@ class Follower:
                 ready = progress.at is not None or (progress.done and state.snapshot)
                 self._tables[id] = _Table(
                     relation=relation, state=state, intake=Intake(progress=progress), ready=ready,
-                    split_rows=state.split_rows,
+                    split_rows=state.split_rows, database=self._database,
                 )  # fmt: skip
             table = self._tables[id]
             if table.state.split_rows != state.split_rows:
@@ -244,10 +242,11 @@ class Follower:
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        end = self._control.log_end()
+        end, position = self._control.log_end(), self._stream.position
+        behind = self._control.log_bytes(position, end) if position < end else 0
         self._looked_at = time.monotonic()
-        self._looks = self._looks.reached(self._stream.position).looked(end, now=self._looked_at)
-        if self._stream.position < end:
+        self._looks = self._looks.reached(position).looked(end, now=self._looked_at, behind=behind)
+        if behind:
             self._stream.nudge()  # of what is not ours, the server says only sometimes that it has passed
 
     # --- the log -----------------------------------------------------------------------------------------------
@@ -272,28 +271,24 @@ class Follower:
         return True
 
     def _decided(self, pieces: Sequence[Piece]) -> tuple[dict[int, Intake], list[Step]]:
-        by_name: dict[tuple[str, str], list[_Table]] = {}
-        for table in self._tables.values():
-            by_name.setdefault((table.state.table.schema, table.state.table.name), []).append(table)
         arrived: dict[int, list[Numbered]] = {}
         intakes: dict[int, Intake] = {}
         for piece in pieces:
             for event in piece.events:
-                for relation in event.relations if isinstance(event, Truncated) else (event.relation,):
-                    for table in by_name.get((relation.schema, relation.name), ()):
-                        id = table.relation.id
-                        if id in intakes or table.intake.progress.error is not None:
-                            continue
-                        try:
-                            found = table.changes(event, relation)
-                        except SchemaChanged as error:
-                            # What was written before its columns became as we know them comes with the first chunk.
-                            if not table.intake.will_see(piece.xid):
-                                intakes[id] = table.intake.stopped(told(error), changed=True)
-                        except TableStopped as error:
-                            intakes[id] = table.intake.stopped(told(error))
-                        else:
-                            arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
+                for table, relation in self._concerned(event):
+                    id = table.relation.id
+                    if id in intakes or table.intake.progress.error is not None:
+                        continue
+                    try:
+                        found = table.changes(event, relation)
+                    except SchemaChanged as error:
+                        # What was written before its columns became as we know them comes with the first chunk.
+                        if not table.intake.will_see(piece.xid):
+                            intakes[id] = table.intake.stopped(told(error), changed=True)
+                    except TableStopped as error:
+                        intakes[id] = table.intake.stopped(told(error))
+                    else:
+                        arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
         steps: list[Step] = []
         for id, changes in arrived.items():
             if id in intakes:
@@ -312,6 +307,16 @@ class Follower:
             intakes[id] = intake
         return intakes, steps
 
+    def _concerned(self, event: Any) -> Iterator[tuple[_Table, Any]]:
+        """The tables that an event of the log may concern, and how it describes them."""
+        for table in self._tables.values():
+            if event.relations is None:
+                yield table, None
+                continue
+            for relation in event.relations:
+                if table.state.table.is_called(relation.schema, relation.name):
+                    yield table, relation
+
     def _places(self, table: _Table, changes: Sequence[Numbered]) -> list[int]:
         intake = table.intake
         if not intake.asks:
@@ -320,15 +325,16 @@ class Follower:
         if not keys:
             return [BEYOND] * len(changes)
         flight = intake.flight
-        sql = table.state.table.places(
-            keys, intake.progress.at, None if flight is None else flight.end, flight=flight is not None
-        )
-        found = dict(zip(keys, (row[0] for row in self._control.rows(sql)), strict=True))
+        end = None if flight is None else flight.end
+        places = self._control.places(table.state.table, keys, intake.progress.at, end, flight=flight is not None)
+        found = dict(zip(keys, places, strict=True))
         return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
 
     def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, lsn: int | None = None, skip: int = 0) -> None:
         """One commit for all of it; then the server may forget."""
-        source = self._state if lsn is None else dataclasses.replace(self._state, lsn=lsn, skip=skip)
+        source = self._state
+        if lsn is not None:
+            source = dataclasses.replace(source, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
         while True:
             try:
                 self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
@@ -377,23 +383,22 @@ class Follower:
         """Of a table that was dropped, or is published no more, the log says nothing: not even that."""
         if time.monotonic() - self._checked_at < IDLE_SECONDS:
             return
-        published = self._control.published(self._state.publication)
-        shapes = self._control.shapes(table.state.table.oid for table in self._tables.values())
+        watched = {
+            id: table.state.table
+            for id, table in self._tables.items()
+            if table.ready and table.intake.progress.error is None
+        }
+        gone = dict(self._database.gone(self._control, self._state, list(watched.values())))
+        changed = self._database.changed(self._control, [each for each in watched.values() if each not in gone])
         self._checked_at = time.monotonic()
-        for id, table in self._tables.items():
-            if not table.ready or table.intake.progress.error is not None:
-                continue
-            known = table.state.table
-            if known.oid not in published:
-                reason = f"{known.full_name} was dropped, or is not published any more ({AGAIN})"
-                self._commit({id: table.intake.stopped(reason)}, [])
-                continue
-            try:
-                check_shape(known, known.oid, shapes.get(known.oid, ()))
-            except SchemaChanged as error:
-                self._commit({id: table.intake.stopped(told(error), changed=True)}, [])
+        for id, known in watched.items():
+            table = self._tables[id]
+            if known in gone:
+                self._commit({id: table.intake.stopped(gone[known])}, [])
+            elif isinstance(found := changed.get(known), SchemaChanged):
+                self._commit({id: table.intake.stopped(told(found), changed=True)}, [])
             else:
-                table.grown = bool(new_columns(known, shapes[known.oid]))
+                table.grown = bool(found)
 
     def _evolve(self) -> None:
         """Tables whose source has other columns now are read anew, with those. Until then they stay as they are."""
@@ -406,7 +411,9 @@ class Follower:
             if table.state.copy_of is None and copy_of(committed, id) is not None:
                 continue  # it is on its way
             try:
-                begin = beginning(committed, self._control, committed.catalog.relations[of], table.state)
+                begin = beginning(
+                    committed, self._database, self._control, committed.catalog.relations[of], table.state
+                )
             except SourceUnreachable:
                 raise
             except HeadraceError as error:
@@ -421,6 +428,9 @@ class Follower:
         """A table is read only when no transaction is left that may have written to it before it was published."""
         for table in self._tables.values():
             if table.ready or table.intake.progress.error is not None:
+                continue
+            if not self._database.waits_for_others:
+                table.ready = True
                 continue
             if time.monotonic() < table.next_at:
                 continue
@@ -455,9 +465,9 @@ class Follower:
             except SourceRefused as error:
                 self._put_off(table, error)
                 continue
-            held = ReadSnapshot(self._address)
+            held = self._database.hold(self._address)
             try:
-                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.snapshot.sees, high=held.high))
+                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.sees))
                 future = self._pool.submit(
                     read_chunk, self._engine.spark, self._engine.storage, table.layout, table.state.table, held,
                     [progress.at, *bounds],
@@ -466,7 +476,8 @@ class Follower:
                 held.close()
                 table.intake = table.intake.without_flight()
                 raise
-            table.reading, table.splits, table.launched_at = future, len(bounds), time.monotonic()
+            table.reading, table.held = future, held
+            table.splits, table.launched_at = len(bounds), time.monotonic()
             table.recent = table.recent or [(table.launched_at, progress.rows)]
             future.add_done_callback(lambda _: self._news.set())
 
@@ -490,6 +501,8 @@ class Follower:
             except BaseException:
                 table.reading, table.intake = None, table.intake.without_flight()
                 raise
+            if table.held is not None:
+                table.intake, table.held = table.intake.was_read(table.held.high), None
             if not table.intake.may_land(position):
                 self._stream.nudge()
                 continue

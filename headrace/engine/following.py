@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.catalog import Catalog, Relation
+from headrace.cdc.database import database
 from headrace.cdc.intake import Progress
-from headrace.cdc.postgres.server import Address
-from headrace.cdc.postgres.tables import SourceColumn, SourceTable
-from headrace.cdc.postgres.types import SourceType
+from headrace.cdc.source import SourceState
 from headrace.state.manifest import Manifest
 
 SOURCE_KEY, TABLE_KEY, PROGRESS_KEY, COPY_KEY = "cdc_source:", "cdc_table:", "cdc_progress:", "cdc_copy:"
@@ -27,37 +26,10 @@ ROW_ID_KEY = "row_id:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceState:
-    host: str
-    port: int
-    user: str
-    database: str
-    secret: str | None
-    """The name of the password's"""
-    sslmode: str
-    sslrootcert: str | None
-    slot: str
-    publication: str
-    owned: bool
-    """Whether the publication was made by us, and goes with the source"""
-    lsn: int = 0
-    """All that was committed before is in the tables; 0: the slot is not there yet"""
-    skip: int = 0
-    """So many events of the transaction after it are, too"""
-    sslcert: str | None = None
-    sslkey: str | None = None
-
-    def address(self, password: str | None) -> Address:
-        return Address(
-            host=self.host, port=self.port, user=self.user, database=self.database, password=password,
-            sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableState:
     source_id: int
-    table: SourceTable
+    table: Any
+    """As its database describes it"""
     parallelism: int
     split_rows: int
     started_at: float
@@ -96,7 +68,10 @@ def tables_of(state: Manifest, source_id: int | None = None, *, copies: bool = F
         if not copies and key.startswith(TABLE_KEY) and data.get("copy_of") is not None:
             continue
         if key.startswith(TABLE_KEY) and source_id in (None, data["source_id"]):
-            found[int(key.removeprefix(TABLE_KEY))] = TableState(**(data | {"table": _table(data["table"])}))
+            source = source_state(state, data["source_id"])
+            assert source is not None
+            table = database(source.connector).table_from_json(data["table"])
+            found[int(key.removeprefix(TABLE_KEY))] = TableState(**(data | {"table": table}))
     return found
 
 
@@ -163,8 +138,3 @@ def with_copies_shown(state: Manifest) -> Manifest:
         return state
     relations = state.catalog.relations | {copy.id: copy for copy in copies}
     return dataclasses.replace(state, catalog=Catalog(relations, state.catalog.next_id))
-
-
-def _table(data: dict[str, Any]) -> SourceTable:
-    columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
-    return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"])}))

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from headrace.catalog import Catalog, Column, Relation
+from headrace.cdc.database import Database
 from headrace.cdc.intake import Progress
-from headrace.cdc.postgres.schema import evolved, same_columns
-from headrace.cdc.postgres.server import Control
+from headrace.cdc.schema import evolved, same_columns
 from headrace.engine.changes import NEW_ROW, OLD_ROW, ReplaceFrame
 from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.filling import jobs_of
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 
-def beginning(state: Manifest, control: Control, table: Relation, following: TableState) -> Mutate:
+def beginning(state: Manifest, server: Database, control: Any, table: Relation, following: TableState) -> Mutate:
     """Adds a copy, with the columns that the source's table has now; one that there is goes. What stands against it is
     raised at once."""
     found, key = control.table(following.table.schema, following.table.name), [each.name for each in table.pk]
     if following.all_columns:
-        columns, found = evolved(found, table.columns, key, needs(table, state.catalog))
+        columns, found = evolved(server, found, table.columns, key, needs(table, state.catalog))
     else:
-        columns, found = table.columns, same_columns(found, table.columns, key)
+        columns, found = table.columns, same_columns(server, found, table.columns, key)
     wanted = dataclasses.replace(following, table=found, copy_of=table.id, started_at=time.time(), snapshot=True)
     return _adding(table.id, columns, wanted, control.estimated_rows(found))
 

@@ -8,20 +8,17 @@ import logging
 import re
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.cdc.database import Database, database
 from headrace.cdc.intake import Progress
 from headrace.cdc.lag import Lag
-from headrace.cdc.postgres.server import Control
-from headrace.cdc.postgres.tables import SourceColumn, SourceTable
-from headrace.cdc.postgres.types import checked, natural
+from headrace.cdc.source import SourceState
 from headrace.engine import resnapshot, secrets
 from headrace.engine.coordinator import Mutate
-from headrace.engine.follower import AUTO_SCHEMA, Follower
+from headrace.engine.follower import Follower
 from headrace.engine.following import (
-    SourceState,
     TableState,
     progress_of,
     source_state,
@@ -30,6 +27,7 @@ from headrace.engine.following import (
     with_table,
     without,
 )
+from headrace.engine.source_options import boolean, known, number, source_options, startup_mode
 from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
@@ -53,17 +51,10 @@ log = logging.getLogger("headrace")
 SPLIT_ROWS = 100_000
 """Of a table that is read, in one task"""
 
-_SOURCE_OPTIONS = {
-    "connector", "hostname", "port", "username", "database.name", "schema.name", "slot.name", "publication.name",
-    "ssl.mode", "ssl.root.cert", "ssl.cert", "ssl.key", "scan.startup.mode", AUTO_SCHEMA,
-}  # fmt: skip
 _TABLE_LIMITS = {
     "backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000, "snapshot.batch_size": 1_000_000_000,
 }  # fmt: skip
 _TABLE_OPTIONS = {*_TABLE_LIMITS, "snapshot", "scan.startup.mode"}
-_STARTUP_MODES = {"earliest": True, "latest": False}
-"""Whether the rows that are there are read"""
-_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
 class Sources:
@@ -111,6 +102,11 @@ class Sources:
             return None
         return secrets.value(self._engine.storage, self._engine.committed, state.secret)
 
+    def _server(self, state: SourceState) -> tuple[Database, Any]:
+        """How to speak to it, and a connection that does, once it is asked something."""
+        server = database(state.connector)
+        return server, server.control(server.address(state, self._password(state)))
+
     # --- CREATE SOURCE -----------------------------------------------------------------------------------------
 
     def create_source(self, statement: ast.CreateSource) -> str | None:
@@ -120,25 +116,17 @@ class Sources:
             if statement.if_not_exists:
                 return f'relation "{statement.name}" already exists, skipping'
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
-        state = _source_options(statement)
-        control = Control(state.address(self._password(state)))
+        state = source_options(statement)
+        server, control = self._server(state)
         try:
-            control.check_server()
-            if control.slot(state.slot) is not None:
-                raise InvalidParameterValue(
-                    f'the replication slot "{state.slot}" is there already',
-                    hint="choose another slot.name; one that nobody needs goes by pg_drop_replication_slot",
-                )
-            state = dataclasses.replace(state, owned=not control.has_publication(state.publication))
+            state = server.check_source(control, state)
             # From here on the warehouse knows what there may be to clean up.
             id = self._engine.coordinator.mutate(_add_source(statement, state), statement.name)
             try:
-                if state.owned:
-                    control.create_publication(state.publication)  # first: a slot shows only publications before it
-                state = dataclasses.replace(state, lsn=control.create_slot(state.slot))
+                state = server.set_up(control, state)
                 self._engine.coordinator.mutate(_set_source(id, state), statement.name)
             except BaseException:
-                self._remove(control, state)
+                server.clean_up(control, state)
                 self._engine.coordinator.mutate(_remove_source(id), statement.name)
                 raise
         finally:
@@ -158,19 +146,13 @@ class Sources:
         if state is None or not state.lsn or follower is None:
             raise ObjectNotReady(f'source "{source.name}" is not followed', hint="drop it and create it again")
         options, snapshot = _table_options(statement, dict(source.options))
-        schema, name = _table_name(statement.table, dict(source.options).get("schema.name", "public"))
-        control = Control(state.address(self._password(state)))
+        server, control = self._server(state)
+        schema, name = _table_name(statement.table, server.default_schema(state, dict(source.options)))
         try:
             found = control.table(schema, name)
-            columns, table, notice = _columns(statement, found)
+            columns, table, notice = _columns(statement, found, server)
             total = control.estimated_rows(table)
-            if state.owned:
-                control.publish(state.publication, table)
-            elif not control.publishes(state.publication, schema, name):
-                raise InvalidDefinition(
-                    f'the publication "{state.publication}" does not have {table.full_name}',
-                    hint=f"ALTER PUBLICATION … ADD TABLE {table.full_name}, as its owner",
-                )
+            server.begin_table(control, state, table)
         finally:
             control.close()
         following = TableState(
@@ -207,11 +189,11 @@ class Sources:
         state, follower = source_state(committed, table.source_id), self._followers.get(table.source_id)
         if state is None or follower is None:
             raise ObjectNotReady("its source is not followed", hint=self.broken.get(table.source_id))
-        control = Control(state.address(self._password(state)))
+        server, control = self._server(state)
         try:
-            apply = resnapshot.beginning(committed, control, relation, dataclasses.replace(table, paused=False))
-            if state.owned:
-                control.publish(state.publication, table.table)
+            following = dataclasses.replace(table, paused=False)
+            apply = resnapshot.beginning(committed, server, control, relation, following)
+            server.begin_table(control, state, table.table)
         finally:
             control.close()
         self._engine.coordinator.mutate(apply, f"RESNAPSHOT {name}")
@@ -238,15 +220,13 @@ class Sources:
                 follower.stop()
             if found is not None:
                 try:
-                    control = Control(found.address(self._password(found)))
+                    server, control = self._server(found)
                     try:
-                        self._remove(control, found)
+                        server.clean_up(control, found)
                     finally:
                         control.close()
                 except HeadraceError as error:
-                    by_hand = f"SELECT pg_drop_replication_slot('{found.slot}')"
-                    if found.owned:
-                        by_hand += f'; DROP PUBLICATION "{found.publication}"'
+                    by_hand = database(found.connector).by_hand(found)
                     notices.append(f"{error.message}; run there yourself, or its log is kept for ever: {by_hand}")
         return notices
 
@@ -260,11 +240,11 @@ class Sources:
                 follower.wake()
             others = [each.table for each in tables_of(now, table.source_id).values()]
             same = [each for each in others if (each.schema, each.name) == (table.table.schema, table.table.name)]
-            if state.owned and not same:
+            if not same:
                 with contextlib.suppress(HeadraceError):
-                    control = Control(state.address(self._password(state)))
+                    server, control = self._server(state)
                     try:
-                        control.unpublish(state.publication, table.table.schema, table.table.name)
+                        server.end_table(control, state, table.table)
                     finally:
                         control.close()
 
@@ -284,98 +264,27 @@ class Sources:
             )  # fmt: skip
         return found
 
-    def _remove(self, control: Control, state: SourceState) -> None:
-        control.drop_slot(state.slot)
-        if state.owned:
-            control.drop_publication(state.publication)
-
 
 # --- options ----------------------------------------------------------------------------------------------------
-
-
-def _known(options: dict[str, str], known: set[str]) -> None:
-    for name in options:
-        if name not in known:
-            raise InvalidParameterValue(f'option "{name}" is not known', hint=f"these are: {', '.join(sorted(known))}")
-
-
-def _source_options(statement: ast.CreateSource) -> SourceState:
-    options, hidden = dict(statement.options), dict(statement.secrets)
-    if "password" in options:
-        raise InvalidParameterValue(
-            "a password must be a secret", hint="CREATE SECRET name AS '…', then password = SECRET name"
-        )
-    _known(options, _SOURCE_OPTIONS)
-    _known(hidden, {"password"})
-    for name in ("hostname", "username", "database.name"):
-        if not options.get(name):
-            raise InvalidParameterValue(f'option "{name}" is missing')
-    mode = options.get("ssl.mode", "prefer")
-    if mode not in _SSL_MODES:
-        raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(_SSL_MODES)}")
-    if ("ssl.cert" in options) != ("ssl.key" in options):
-        raise InvalidParameterValue("ssl.cert and ssl.key belong together", hint="give both, or none")
-    if "scan.startup.mode" in options:
-        _startup_mode(options["scan.startup.mode"])
-    if AUTO_SCHEMA in options:
-        _boolean(AUTO_SCHEMA, options[AUTO_SCHEMA])
-    plain = re.sub(r"[^a-z0-9_]", "_", statement.name.lower())[:40]
-    slot = options.get("slot.name") or f"headrace_{plain}_{uuid.uuid4().hex[:8]}"
-    if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
-        raise InvalidParameterValue("a slot.name has lower case letters, digits and underscores, at most 63")
-    return SourceState(
-        host=options["hostname"],
-        port=_number("port", options.get("port", "5432"), 65535),
-        user=options["username"],
-        database=options["database.name"],
-        secret=hidden.get("password"),
-        sslmode=mode,
-        sslrootcert=options.get("ssl.root.cert"),
-        sslcert=options.get("ssl.cert"),
-        sslkey=options.get("ssl.key"),
-        slot=slot,
-        publication=options.get("publication.name") or slot,
-        owned=True,
-    )
 
 
 def _table_options(statement: ast.CreateTableFrom, of_source: dict[str, str]) -> tuple[dict[str, int | None], bool]:
     """Its numbers, and whether the rows that are there are read."""
     options = dict(statement.options)
-    _known(options, _TABLE_OPTIONS)
+    known(options, _TABLE_OPTIONS)
     numbers = {
-        name: _number(name, options[name], most) if name in options else None for name, most in _TABLE_LIMITS.items()
+        name: number(name, options[name], most) if name in options else None for name, most in _TABLE_LIMITS.items()
     }
-    wanted = [_boolean("snapshot", options["snapshot"])] if "snapshot" in options else []
+    wanted = [boolean("snapshot", options["snapshot"])] if "snapshot" in options else []
     if "scan.startup.mode" in options:
-        wanted.append(_startup_mode(options["scan.startup.mode"]))
+        wanted.append(startup_mode(options["scan.startup.mode"]))
     if len(set(wanted)) > 1:
         raise InvalidParameterValue(
             f"snapshot = '{options['snapshot']}' and scan.startup.mode = '{options['scan.startup.mode']}' exclude each"
             " other",
             hint="earliest reads the rows that are there, latest does not; one of the two options is enough",
         )
-    return numbers, wanted[0] if wanted else _startup_mode(of_source.get("scan.startup.mode", "earliest"))
-
-
-def _startup_mode(text: str) -> bool:
-    if text not in _STARTUP_MODES:
-        raise InvalidParameterValue(
-            f"scan.startup.mode cannot be '{text}'", hint=f"it is one of {', '.join(_STARTUP_MODES)}"
-        )
-    return _STARTUP_MODES[text]
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint="it is 'true' or 'false'")
-    return text.lower() == "true"
-
-
-def _number(name: str, text: str, most: int) -> int:
-    if not text.isdigit() or not 0 < int(text) <= most:
-        raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint=f"it is a number from 1 to {most}")
-    return int(text)
+    return numbers, wanted[0] if wanted else startup_mode(of_source.get("scan.startup.mode", "earliest"))
 
 
 def _table_name(text: str, default_schema: str) -> tuple[str, str]:
@@ -397,7 +306,7 @@ def _table_name(text: str, default_schema: str) -> tuple[str, str]:
 # --- definitions ------------------------------------------------------------------------------------------------
 
 
-def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[Column], SourceTable, str | None]:
+def _columns(statement: ast.CreateTableFrom, found: Any, server: Database) -> tuple[list[Column], Any, str | None]:
     """Our columns, the other table reduced to them, and what the user should know."""
     theirs = {column.name: column for column in found.columns}
     notice = None
@@ -405,7 +314,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
         left_out = [column.name for column in found.columns if column.generated]
         if left_out:
             notice = f"generated columns are not in the log, and are left out: {', '.join(left_out)}"
-        taken = [(column, natural(column.type, column.name)) for column in found.columns if not column.generated]
+        taken = [(column, server.natural(column.type, column.name)) for column in found.columns if not column.generated]
         check_column_names([column.name for column, _ in taken])
     else:
         if statement.pk and set(statement.pk) != set(found.key):
@@ -416,7 +325,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
                 raise UndefinedColumn(
                     f'{found.full_name} has no column "{spec.name}"', hint=f"it has: {', '.join(theirs)}"
                 )
-            taken.append((theirs[spec.name], checked(theirs[spec.name].type, spec.type, spec.name)))
+            taken.append((theirs[spec.name], server.checked(theirs[spec.name].type, spec.type, spec.name)))
     for name in found.key:
         if name not in [column.name for column, _ in taken]:
             raise InvalidDefinition(f'column "{name}" is part of the primary key and is needed')
@@ -428,7 +337,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
     return columns, dataclasses.replace(found, columns=tuple(column for column, _ in taken)), notice
 
 
-def _refuse_generated(columns: list[SourceColumn]) -> None:
+def _refuse_generated(columns: list[Any]) -> None:
     for column in columns:
         if column.generated:
             raise InvalidDefinition(

@@ -7,15 +7,17 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.cdc.changelog import Key
 from headrace.cdc.postgres.pgoutput import LogColumn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
-from headrace.errors import EnvironmentProblem, HeadraceError, InvalidDefinition, UndefinedRelation, Unsupported
+from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.errors import EnvironmentProblem, InvalidDefinition, UndefinedRelation, Unsupported
 
 if TYPE_CHECKING:
     import psycopg2.extensions
@@ -37,19 +39,6 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "client_min_messages": "warning",
 }
-
-
-class SourceUnreachable(EnvironmentProblem):
-    """The server does not answer, or not as it should; trying again may help."""
-
-    sqlstate = "08006"
-    retryable = True
-
-
-class SourceRefused(HeadraceError):
-    """The server answers, and what it is asked for cannot be had."""
-
-    sqlstate = "55000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +138,9 @@ class Control:
         """The position that the log's reader reaches once it has all that is there now."""
         lsn, block = self.rows("SELECT pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::int")[0]
         return before_header(parse_lsn(lsn), block)
+
+    def log_bytes(self, start: int, end: int) -> int:
+        return end - start
 
     # --- a source ----------------------------------------------------------------------------------------------
 
@@ -292,6 +284,15 @@ class Control:
             if not column.type.built_in and not column.type.enum:
                 raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
         return table
+
+    def key_after(self, table: SourceTable, start: Key | None, rows: int) -> Key | None:
+        found = self.rows(table.key_after(start, rows))
+        return found[0] if found else None
+
+    def places(
+        self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
+    ) -> list[int]:
+        return [row[0] for row in self.rows(table.places(keys, at, end, flight=flight))]
 
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""

@@ -10,19 +10,7 @@ from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 from headrace.cdc.intake import BELOW, BEYOND, WITHIN
 from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
 from headrace.cdc.postgres.types import SourceType
-from headrace.errors import HeadraceError
-
-AGAIN = "RESNAPSHOT TABLE reads it anew, if the columns are there; otherwise drop the table and create it again"
-
-
-class TableStopped(HeadraceError):
-    """A table cannot follow its source any more; the others of the source go on."""
-
-    sqlstate = "55000"
-
-
-class SchemaChanged(TableStopped):
-    """It could follow, with other columns than it has."""
+from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +36,17 @@ class SourceTable:
     """The primary key, in its own order"""
     oid: int = 0
 
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> SourceTable:
+        columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
+        return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"])}))
+
     @property
     def full_name(self) -> str:
         return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+    def is_called(self, schema: str, name: str) -> bool:
+        return (schema, name) == (self.schema, self.name)
 
     @property
     def key_columns(self) -> list[SourceColumn]:

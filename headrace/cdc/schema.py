@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headrace.catalog import Column
-from headrace.cdc.postgres.tables import SourceTable
-from headrace.cdc.postgres.types import checked, natural
+from headrace.cdc.database import Database
 from headrace.errors import InvalidDefinition, UndefinedColumn
 from headrace.types import INTEGERS, SqlType
 
@@ -15,7 +15,7 @@ Needs = Mapping[str, Sequence[str]]
 """Columns of ours that others are derived from, and who they are"""
 
 
-def same_columns(found: SourceTable, columns: Sequence[Column], key: Sequence[str]) -> SourceTable:
+def same_columns(server: Database, found: Any, columns: Sequence[Column], key: Sequence[str]) -> Any:
     """The table as it is now, reduced to the columns that ours has; or why it does not go."""
     _check_key(found, key)
     theirs = {column.name: column for column in found.columns}
@@ -24,14 +24,14 @@ def same_columns(found: SourceTable, columns: Sequence[Column], key: Sequence[st
             raise UndefinedColumn(
                 f'{found.full_name} has no column "{column.name}" any more', hint="drop the table and create it again"
             )
-        checked(theirs[column.name].type, column.type, column.name)
+        server.checked(theirs[column.name].type, column.type, column.name)
         _refuse_generated(theirs[column.name])
     return dataclasses.replace(found, columns=tuple(theirs[column.name] for column in columns))
 
 
 def evolved(
-    found: SourceTable, columns: Sequence[Column], key: Sequence[str], needs: Needs
-) -> tuple[tuple[Column, ...], SourceTable]:
+    server: Database, found: Any, columns: Sequence[Column], key: Sequence[str], needs: Needs
+) -> tuple[tuple[Column, ...], Any]:
     """Our columns as they have to be for the table as it is now: those that it has not any more are gone, wider ones
     are as wide, new ones come last. Or why that cannot be."""
     _check_key(found, key)
@@ -42,7 +42,7 @@ def evolved(
             _refuse_if_needed(column.name, needs, f"is gone from {found.full_name}")
             continue
         _refuse_generated(now)
-        kind = natural(now.type, now.name)
+        kind = server.natural(now.type, now.name)
         if kind != column.type:
             if column.name in key or not is_wider(column.type, kind):
                 raise InvalidDefinition(
@@ -54,7 +54,7 @@ def evolved(
         kept.append(dataclasses.replace(column, type=kind))
     known = {column.name for column in columns}
     added = [column for column in found.columns if column.name not in known and not column.generated]
-    kept += [Column(name=column.name, type=natural(column.type, column.name)) for column in added]
+    kept += [Column(name=column.name, type=server.natural(column.type, column.name)) for column in added]
     return tuple(kept), dataclasses.replace(found, columns=tuple(theirs[column.name] for column in kept))
 
 
@@ -83,7 +83,7 @@ def _digits(kind: SqlType) -> tuple[int, int]:
     return precision - scale, scale
 
 
-def _check_key(found: SourceTable, key: Sequence[str]) -> None:
+def _check_key(found: Any, key: Sequence[str]) -> None:
     if tuple(key) != found.key:
         raise InvalidDefinition(
             f"the primary key of {found.full_name} is ({', '.join(found.key)}) now",
@@ -91,7 +91,7 @@ def _check_key(found: SourceTable, key: Sequence[str]) -> None:
         )
 
 
-def _refuse_generated(column) -> None:
+def _refuse_generated(column: Any) -> None:
     if column.generated:
         raise InvalidDefinition(f'column "{column.name}" is generated now, and not in the log')
 
