@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.cdc.changelog import Change, Truncate
+from headrace.cdc.changelog import Change, Key, Truncate
 from headrace.cdc.problems import SchemaChanged
+from headrace.cdc.rereads import Reread
 from headrace.cdc.source import MYSQL, SourceState
 from headrace.cdc.stream import LogFeed
 from headrace.state.layout import Layout
@@ -122,6 +123,10 @@ class Database(ABC):
 
     @abstractmethod
     def hold(self, address: Any) -> Hold: ...
+
+    def rows_now(self, address: Any, table: Any, keys: Sequence[Key]) -> Reread:
+        """Single rows, whole, for logs that leave something out of them."""
+        raise NotImplementedError("this database's log has whole rows")
 
     @abstractmethod
     def reader(self, table: Any, relation: Any) -> Any:

@@ -61,6 +61,8 @@ class Fill:
     """A row of the log that leaves values out, because they did not change."""
 
     row: int
+    key: tuple[str, ...]
+    """Of the row, as the database writes it"""
     columns: tuple[str, ...]
     origin: int
     """The row of ``ChangelogRows.origins`` with the key of the stored row that has them"""

@@ -12,23 +12,23 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import Relation
 from headrace.cdc.changelog import Change, Piece, Truncate
-from headrace.cdc.chunks import pause_after, shape
-from headrace.cdc.database import Database, Hold, database
+from headrace.cdc.chunks import shape
+from headrace.cdc.database import database
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
 from headrace.cdc.lag import Lag, Looks
 from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable, TableStopped
+from headrace.cdc.rereads import Reread, moved_from, substituted
 from headrace.engine.changes import StagedRows
 from headrace.engine.coordinator import Write
+from headrace.engine.followed import Followed
 from headrace.engine.following import (
     SourceState,
-    TableState,
     copy_of,
     progress_of,
     source_state,
@@ -43,7 +43,6 @@ from headrace.engine.small import MissingRow
 from headrace.engine.source_options import AUTO_SCHEMA
 from headrace.engine.splits import read_chunk, split_bounds
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
-from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import Staged
 
@@ -51,6 +50,9 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
+
+LARGEST_CUT = 1 << 40
+"""Whatever has arrived: the log's bound is what bounds it"""
 
 CUT_EVENTS = 50_000
 """Changes of one epoch; a transaction is taken whole, or in pieces of so many"""
@@ -68,48 +70,6 @@ CHUNKS = 4
 """Chunks that are read at the same time, of all tables of a source"""
 
 
-@dataclass(kw_only=True, eq=False)
-class _Table:
-    relation: Relation
-    state: TableState
-    intake: Intake
-    database: Database
-    reader: tuple[Any, Any] | None = None
-    """For the table as the log has described it last"""
-    grown: bool = False
-    """Whether its source has columns that it should have, and has not"""
-    began_at: Any = None
-    """What ran when the table was published; None: it is ready to be read, or has not been published"""
-    ready: bool = False
-    reading: Future[list[Staged]] | None = None
-    """The chunk in flight"""
-    splits: int = 0
-    """How many the chunk in flight has"""
-    held: Hold | None = None
-    """What it is read as of"""
-    split_rows: int = 0
-    launched_at: float = 0.0
-    next_at: float = 0.0
-    """When a chunk may be read next, if there is a rate limit, or the server has refused the last"""
-    trouble: HeadraceError | None = None
-    """Why the server refused it; the others of the source are not concerned"""
-    refusals: int = 0
-    recent: list[tuple[float, int]] = field(default_factory=list)
-    """When how many rows had been read, for rows/s"""
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.of(self.relation)
-
-    def changes(self, event: Any, relation: Any) -> list[Change | Truncate]:
-        if relation is None:
-            return self.database.other_changes(event, self.state.table)
-        if self.reader is None or self.reader[0] is not relation:
-            self.reader = (relation, self.database.reader(self.state.table, relation))
-            self.grown = bool(self.reader[1].adds)
-        return self.reader[1].changes(event)
-
-
 class Follower:
     def __init__(self, engine: Engine, source: Relation, state: SourceState, password: str | None):
         self._engine, self._id, self.name = engine, source.id, source.name
@@ -118,7 +78,7 @@ class Follower:
         self._database = database(state.connector)
         self._address = self._database.address(state, password)
         self._control = self._database.control(self._address)
-        self._tables: dict[int, _Table] = {}
+        self._tables: dict[int, Followed] = {}
         self._news = threading.Event()
         self._stopping = False
         self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-splits")
@@ -166,10 +126,7 @@ class Follower:
 
     def rate(self, table_id: int) -> float | None:
         table = self._tables.get(table_id)
-        if table is None or len(table.recent) < 2:
-            return None
-        (first, before), (last, after) = table.recent[0], table.recent[-1]
-        return (after - before) / (last - first) if last > first else None
+        return None if table is None else table.rate
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -228,7 +185,7 @@ class Follower:
                 progress = progress_of(committed, id)
                 # What was read before the process ended was also published and waited for.
                 ready = progress.at is not None or (progress.done and state.snapshot)
-                self._tables[id] = _Table(
+                self._tables[id] = Followed(
                     relation=relation, state=state, intake=Intake(progress=progress), ready=ready,
                     split_rows=state.split_rows, database=self._database,
                 )  # fmt: skip
@@ -260,19 +217,77 @@ class Follower:
         if not pieces:
             self._news.wait(0.05)  # in the log, and not visible yet: there is nothing to wait for but time
             return True
-        intakes, steps = self._decided(pieces)
-        last = pieces[-1]
-        ends = [piece.position for piece in pieces if piece.final]
-        lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
-        if intakes or skip:
-            self._commit(intakes, steps, lsn=lsn, skip=skip)
-        # Else nothing in it is ours, and it need not be durable: it may come again.
+        rereads: dict[int, Reread] = {}
+        stopped: dict[int, str] = {}
+        while True:
+            intakes, steps = self._decided(pieces, rereads, stopped)
+            last = pieces[-1]
+            ends = [piece.position for piece in pieces if piece.final]
+            lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
+            try:
+                if intakes or skip:
+                    self._commit(intakes, steps, lsn=lsn, skip=skip)
+                break  # with nothing in it that is ours, it need not be durable: it may come again
+            except MissingRow as error:
+                more = self._read_again(error, pieces, rereads)
+                if more is None:
+                    stopped[error.table_id] = told(error)
+                pieces = more or pieces
         self._stream.take(pieces)
         return True
 
-    def _decided(self, pieces: Sequence[Piece]) -> tuple[dict[int, Intake], list[Step]]:
+    def _read_again(self, error: MissingRow, pieces: Sequence[Piece], rereads: dict[int, Reread]) -> list[Piece] | None:
+        """Reads rows of which the log leaves something out that is not here, and answers the log up to where that was;
+        None: more of it would have to wait here than may."""
+        table = self._tables[error.table_id]
+        before = rereads[error.table_id].rows if error.table_id in rereads else ()
+        keys = moved_from(self._arrived(pieces, {})[error.table_id], [*before, *error.keys])
+        found = rereads[error.table_id] = self._database.rows_now(self._address, table.state.table, sorted(keys))
+        while not self._stopping:
+            self._news.clear()
+            if self._stream.error is not None:
+                raise self._stream.error
+            if self._stream.received >= found.high:
+                arrived = self._stream.peek(LARGEST_CUT)
+                shown = self._control.snapshot()
+                opened = arrived[: Gate(sees=shown.sees).open([piece.xid for piece in arrived])]
+                if not any(found.sees(piece.xid) for piece in arrived[len(opened) :]):
+                    return opened
+            elif self._stream.full:
+                return None
+            self._stream.nudge()
+            self._news.wait(0.05)
+        raise EngineClosed("the source is not followed any more")
+
+    def _decided(
+        self, pieces: Sequence[Piece], rereads: Mapping[int, Reread], stopped: Mapping[int, str]
+    ) -> tuple[dict[int, Intake], list[Step]]:
+        intakes = {id: self._tables[id].intake.stopped(reason) for id, reason in stopped.items()}
+        arrived = self._arrived(pieces, intakes)
+        steps: list[Step] = []
+        for id, changes in arrived.items():
+            if id in intakes:
+                continue
+            table = self._tables[id]
+            places = self._places(table, changes)
+            if id in rereads:
+                changes, places = substituted(changes, places, rereads[id])
+            applied, intake = table.intake.take(changes, places)
+            if len(intake.late) > LATE_CHANGES:
+                table.split_rows = max(1, table.split_rows // 2)
+                intake = intake.without_flight()
+            try:
+                self._add_steps(steps, table, applied)
+            except DataError as error:
+                intake = table.intake.stopped(told(error))
+                for step in steps:
+                    step.pop(id, None)
+            intakes[id] = intake
+        return intakes, steps
+
+    def _arrived(self, pieces: Sequence[Piece], intakes: dict[int, Intake]) -> dict[int, list[Numbered]]:
+        """The changes of each table. Those that cannot go on are added to the intakes."""
         arrived: dict[int, list[Numbered]] = {}
-        intakes: dict[int, Intake] = {}
         for piece in pieces:
             for event in piece.events:
                 for table, relation in self._concerned(event):
@@ -289,25 +304,9 @@ class Follower:
                         intakes[id] = table.intake.stopped(told(error))
                     else:
                         arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
-        steps: list[Step] = []
-        for id, changes in arrived.items():
-            if id in intakes:
-                continue
-            table = self._tables[id]
-            applied, intake = table.intake.take(changes, self._places(table, changes))
-            if len(intake.late) > LATE_CHANGES:
-                table.split_rows = max(1, table.split_rows // 2)
-                intake = intake.without_flight()
-            try:
-                self._add_steps(steps, table, applied)
-            except DataError as error:
-                intake = table.intake.stopped(told(error))
-                for step in steps:
-                    step.pop(id, None)
-            intakes[id] = intake
-        return intakes, steps
+        return arrived
 
-    def _concerned(self, event: Any) -> Iterator[tuple[_Table, Any]]:
+    def _concerned(self, event: Any) -> Iterator[tuple[Followed, Any]]:
         """The tables that an event of the log may concern, and how it describes them."""
         for table in self._tables.values():
             if event.relations is None:
@@ -317,7 +316,7 @@ class Follower:
                 if table.state.table.is_called(relation.schema, relation.name):
                     yield table, relation
 
-    def _places(self, table: _Table, changes: Sequence[Numbered]) -> list[int]:
+    def _places(self, table: Followed, changes: Sequence[Numbered]) -> list[int]:
         intake = table.intake
         if not intake.asks:
             return [intake.everywhere] * len(changes)
@@ -335,14 +334,7 @@ class Follower:
         source = self._state
         if lsn is not None:
             source = dataclasses.replace(source, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
-        while True:
-            try:
-                self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
-                break
-            except MissingRow as error:
-                id = error.table_id
-                intakes = intakes | {id: self._tables[id].intake.stopped(told(error))}
-                steps = [{key: change for key, change in step.items() if key != id} for step in steps]
+        self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
         self._state = source
         self._committed_at = time.monotonic()
         for id, intake in intakes.items():
@@ -366,7 +358,7 @@ class Follower:
 
         return apply
 
-    def _adopt(self, table: _Table, intake: Intake) -> None:
+    def _adopt(self, table: Followed, intake: Intake) -> None:
         if table.intake.flight is not None and intake.flight is None:
             self._forget_chunk(table)
         table.intake = intake
@@ -508,6 +500,12 @@ class Follower:
                 continue
             try:
                 self._land_chunk(table, staged)
+            except MissingRow as error:
+                # It shows a row only in part that was moved there after it was read. A later one shows it.
+                self._forget_chunk(table)
+                table.intake = table.intake.without_flight()
+                self._put_off(table, error)
+                continue
             except BaseException:
                 # Whatever it was, reading the chunk again is safe, and landing it again may not be possible.
                 self._forget_chunk(table)
@@ -516,16 +514,12 @@ class Follower:
             landed = True
         return landed
 
-    def _put_off(self, table: _Table, error: HeadraceError) -> None:
-        """The server refuses a table: it is asked again later, and the others go on."""
-        if table.trouble is None or table.trouble.message != error.message:
-            log.warning('table "%s" cannot be read now: %s', table.relation.name, error.message)
-        table.trouble = error
-        table.next_at = time.monotonic() + min(30.0, 0.1 * 2**table.refusals)
-        table.refusals += 1
+    def _put_off(self, table: Followed, error: HeadraceError) -> None:
+        """The others go on."""
+        table.put_off(error)
         self._checked_at = 0.0  # it may not be what it was
 
-    def _land_chunk(self, table: _Table, staged: list[Staged]) -> None:
+    def _land_chunk(self, table: Followed, staged: list[Staged]) -> None:
         rows = sum(file.rows for file in staged)
         applied, intake = table.intake.landed(rows, table.splits)
         steps: list[Step] = [{table.relation.id: StagedRows(staged=tuple(staged))}] if staged else []
@@ -535,11 +529,7 @@ class Follower:
         except DataError as error:
             steps, late, intake = [], [], table.intake.stopped(told(error))
         self._commit({table.relation.id: intake}, [*steps, *late])
-        now = time.monotonic()
-        table.recent = [*table.recent, (now, table.intake.progress.rows)][-10:]
-        table.next_at = table.launched_at + pause_after(rows, table.state.rate_limit)
-        table.split_rows = min(table.state.split_rows, table.split_rows * 2)
-        table.trouble, table.refusals = None, 0
+        table.landed()
 
     def _replace(self) -> bool:
         """Copies that have been filled take the place of their tables."""
@@ -561,10 +551,10 @@ class Follower:
                     self._forget_chunk(self._tables.pop(each))  # what is known of it is in the manifest
         return replaced
 
-    def _add_steps(self, steps: list[Step], table: _Table, changes: Sequence[Change | Truncate]) -> None:
+    def _add_steps(self, steps: list[Step], table: Followed, changes: Sequence[Change | Truncate]) -> None:
         add_steps(steps, table.relation, table.state.table.key, changes, self._engine)
 
-    def _forget_chunk(self, table: _Table) -> None:
+    def _forget_chunk(self, table: Followed) -> None:
         """What it has staged, or will have."""
         reading, table.reading = table.reading, None
         if reading is None:

@@ -66,9 +66,11 @@ def _changelog_rows(layout: Layout, key: Sequence[str], changes: Sequence[Change
         schema=layout.row_schema,
     )
     origins = {origin: number for number, origin in enumerate(dict.fromkeys(folded.fills.values()))}
+    places = [names.index(name) for name in key]
     fills = tuple(
         Fill(
             row=row,
+            key=tuple(folded.puts[row][at] for at in places),
             columns=tuple(name for name, value in zip(names, folded.puts[row], strict=True) if value is UNCHANGED),
             origin=origins[origin],
         )

@@ -116,7 +116,8 @@ class Postgres:
             connect_timeout=10,
             **how,
         )
-        connection.autocommit = True
+        if not how:  # a connection of replication has no transactions
+            connection.autocommit = True
         return connection
 
     def run(self, sql: str, database: str = "postgres") -> list[tuple]:

@@ -6,13 +6,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.cdc.changelog import Key
 from headrace.cdc.database import Database, Hold
-from headrace.cdc.postgres.reading import SharedSnapshot
+from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
 from headrace.cdc.postgres.server import Address, Control
 from headrace.cdc.postgres.stream import LogStream
 from headrace.cdc.postgres.tables import LogReader, SourceTable, check_shape, new_columns
 from headrace.cdc.postgres.types import checked, natural
 from headrace.cdc.problems import AGAIN, SchemaChanged
+from headrace.cdc.rereads import Reread
 from headrace.cdc.source import SourceState
 from headrace.errors import InvalidDefinition, InvalidParameterValue
 from headrace.types import SqlType
@@ -106,6 +108,9 @@ class Postgres(Database):
 
     def hold(self, address: Address) -> Hold:
         return SharedSnapshot(address)
+
+    def rows_now(self, address: Address, table: SourceTable, keys: Sequence[Key]) -> Reread:
+        return rows_now(address, table, keys)
 
     def reader(self, table: SourceTable, relation: Any) -> LogReader:
         return LogReader(table, relation)

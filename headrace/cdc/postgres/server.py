@@ -73,7 +73,8 @@ class Address:
 
     def _said(self, problem: Exception) -> str:
         said = " ".join(str(problem).split())
-        return said.replace(self.password, "***") if self.password else said
+        # Its library does not print passwords. One that is a part of ordinary words would only be guessed by the gaps.
+        return said.replace(self.password, "***") if len(self.password or "") > 3 else said
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:

@@ -59,6 +59,11 @@ class SourceTable:
         names = ", ".join(identifier(column.name) for column in self.columns)
         return f"SELECT {names} FROM {self.full_name}{self._where(start, end)}"
 
+    def rows_of(self, keys: Sequence[Key]) -> str:
+        names = ", ".join(identifier(column.name) for column in self.columns)
+        key = _row([identifier(name) for name in self.key])
+        return f"SELECT {names} FROM {self.full_name} WHERE {key} IN ({', '.join(map(self._bound, keys))})"
+
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
         # Of the table, by its name: a bare name in ORDER BY is that of an output column, which is text here.

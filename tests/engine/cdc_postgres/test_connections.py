@@ -160,7 +160,7 @@ def test_encrypted_connections(db, encrypted):
     server.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     verified = {"ssl.mode": "verify-full"} | authority
     mine = {
-        "ssl_cert": str(folder / "certified.crt"),
+        "ssl.cert": str(folder / "certified.crt"),
         "ssl.key": str(folder / "certified.key"),
         "username": "certified",
     }

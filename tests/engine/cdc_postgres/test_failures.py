@@ -152,7 +152,7 @@ def test_rights_that_are_taken_away_hold_up_one_table(db, postgres):
     postgres.run("CREATE ROLE reader REPLICATION LOGIN PASSWORD 'r'; CREATE TABLE t (id int PRIMARY KEY)")
     postgres.run("CREATE TABLE u (LIKE t INCLUDING ALL); INSERT INTO t SELECT generate_series(1, 20)")
     postgres.run("CREATE PUBLICATION ours FOR TABLE t, u WITH (publish_via_partition_root = true)")
-    postgres.run("GRANT SELECT ON t, u TO reader")
+    postgres.run("GRANT USAGE ON SCHEMA public TO reader; GRANT SELECT ON t, u TO reader")
     try:
         db.sql("CREATE SECRET pw AS 'r'")
         asked = options(postgres, username="reader", **{"publication.name": "ours"})

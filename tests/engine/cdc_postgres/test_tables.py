@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
+import threading
 from decimal import Decimal
 
 import pytest
 
 from headrace.cdc.postgres import stream
+from headrace.engine import splits
 from headrace.errors import DependentObjects, WrongObjectKind
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, ROOT, caught_up, rows, theirs
+from tests.engine.conftest import eventually
 from tests.support.postgres import PASSWORD
 
 pytestmark = NEEDS_POSTGRES
@@ -135,6 +138,38 @@ def test_large_values_that_an_update_leaves_alone(db, postgres, source):
     caught_up(db, postgres)
     for table in ("t", "f"):
         assert rows(db, f"SELECT * FROM {table}") == theirs(postgres, f"SELECT * FROM {table}")
+
+
+def test_large_values_of_rows_that_are_not_there(db, postgres, source, monkeypatch):
+    """A row is moved from what has not been read to what has, or was never read: the log does not have all of it."""
+    postgres.run(
+        """CREATE TABLE t (id int PRIMARY KEY, v int, large text); ALTER TABLE t ALTER large SET STORAGE EXTERNAL;
+        INSERT INTO t SELECT g, 0, repeat(g::text, 5000) FROM generate_series(1, 40) g"""
+    )
+    gate, read = threading.Semaphore(1), splits.read_chunk
+
+    def one_by_one(*arguments):
+        assert gate.acquire(timeout=60)
+        return read(*arguments)
+
+    monkeypatch.setattr("headrace.engine.follower.read_chunk", one_by_one)
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 20, backfill.parallelism = 1)")
+    db.sql("CREATE TABLE late (*) FROM pg TABLE 't' WITH (snapshot = 'false')")
+    eventually(lambda: db.job("t").progress().rows_read == 20)
+    postgres.run("UPDATE t SET id = -39 WHERE id = 39; UPDATE t SET v = 1 WHERE id = -39")
+    postgres.run("BEGIN; UPDATE t SET id = -38, v = 2 WHERE id = 38; UPDATE t SET id = -37 WHERE id = -38; COMMIT")
+    postgres.run("UPDATE t SET id = -36 WHERE id = 36; UPDATE t SET large = 'short' WHERE id = -36")
+    postgres.run("UPDATE t SET id = -35 WHERE id = 35; DELETE FROM t WHERE id = -35; UPDATE t SET v = 3 WHERE id < 3")
+    caught_up(db, postgres)
+    read_so_far = "SELECT * FROM t WHERE id <= 20"
+    assert rows(db, read_so_far) == theirs(postgres, read_so_far)
+    changed = "SELECT * FROM t WHERE id < 3"
+    assert rows(db, changed.replace("t WHERE", "late WHERE")) == theirs(postgres, changed)
+    for _ in range(9):
+        gate.release()
+    db.sql("WAIT t")
+    caught_up(db, postgres)
+    assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
 
 
 KEYS = {
