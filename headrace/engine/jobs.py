@@ -12,7 +12,7 @@ from headrace.backfill.job import Input, Job
 from headrace.backfill.order import check_order
 from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import TABLE_KEY, tables_of, with_following, without
@@ -150,8 +150,10 @@ class Jobs:
     def set_rate_limit(self, statement: ast.SetBackfillRateLimit) -> str | None:
         state = self._engine.committed
         relation = state.catalog.get(statement.name, statement.kind)
-        if self._engine.source_jobs.has(state, relation.id):
-            self._engine.source_jobs.set_rate_limit(relation.id, statement.limit)
+        of_source = list(tables_of(state, relation.id)) if relation.kind == SOURCE else [relation.id]
+        if filling := [id for id in of_source if self._engine.source_jobs.has(state, id)]:
+            for id in filling:
+                self._engine.source_jobs.set_rate_limit(id, statement.limit)
             return None
         if str(relation.id) not in state.positions:
             return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'

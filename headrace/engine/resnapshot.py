@@ -35,6 +35,7 @@ from headrace.engine.following import (
     without_copy,
 )
 from headrace.engine.plans import plan_of
+from headrace.errors import InvalidDefinition
 from headrace.plan.nodes import columns_read
 from headrace.sql.dialect import parse_query
 from headrace.state.layout import Layout
@@ -82,6 +83,18 @@ def needs(table: Relation, catalog: Catalog) -> dict[str, list[str]]:
     return found
 
 
+def refuse_loss(table: Relation, columns: Sequence[Column], catalog: Catalog) -> None:
+    """No column goes, or becomes another, that others are derived from."""
+    types, needed = {column.name: column.type for column in columns}, needs(table, catalog)
+    for column in table.columns:
+        if types.get(column.name) != column.type and needed.get(column.name):
+            others = ", ".join(needed[column.name])
+            raise InvalidDefinition(
+                f'column "{column.name}" is gone or has another type, and is needed by {others}',
+                hint="drop what needs it, then RESNAPSHOT TABLE",
+            )
+
+
 def may_replace(state: Manifest, table_id: int) -> bool:
     """Whether the copy is complete, and nobody reads the table who would not understand what it becomes."""
     copy = copy_of(state, table_id)
@@ -102,6 +115,7 @@ def replacing(engine: Engine, table_id: int) -> Mutate:
             return state, False
         table, copy = state.catalog.relations[table_id], copy_of(state, table_id)
         assert copy is not None
+        refuse_loss(table, copy.columns, state.catalog)  # of what came while it was read
         following, progress = tables_of(state, copies=True)[copy.id], progress_of(state, copy.id)
         read_by_others = any(each.stored for each in state.catalog.dependents(table_id))
         if read_by_others:

@@ -13,7 +13,7 @@ from headrace.cdc.postgres.tables import SourceColumn, SourceTable
 from headrace.cdc.postgres.types import SourceType, checked, natural
 from headrace.cdc.values import column
 from headrace.errors import DataError, InvalidDefinition, Unsupported
-from headrace.types import SqlType
+from headrace.types import SqlType, array_of
 
 
 def source_type(name, modifier=-1, schema="pg_catalog", enum=False):
@@ -56,6 +56,22 @@ def test_types_without_a_counterpart_are_refused_by_name_and_can_be_had_as_text(
         natural(kind, "odd")
     assert "VARCHAR" in caught.value.hint
     assert checked(kind, SqlType("varchar"), "odd") == SqlType("varchar")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1 mon", SqlType("interval")),
+        ("{{1,2},{3,4}}", array_of(SqlType("integer"))),
+        ("[0:1]={1,2}", array_of(SqlType("integer"))),
+        ("{1,x}", array_of(SqlType("integer"))),
+        ("{infinity}", array_of(SqlType("date"))),
+    ],
+)
+def test_values_beyond_a_type_are_named(text, kind):
+    with pytest.raises(DataError) as caught:
+        column(pa.array([None, text]), kind, "odd")
+    assert caught.value.message == f'column "odd": "{text}" is not a value of type {kind}'
 
 
 def test_explicit_types():

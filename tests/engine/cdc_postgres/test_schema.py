@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from headrace.engine import splits
-from headrace.errors import InvalidDefinition
+from headrace.errors import InvalidDefinition, JobFailed
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, rows, stopped, theirs
 from tests.engine.conftest import eventually
 
@@ -114,6 +114,24 @@ def test_columns_change_in_the_middle_of_a_snapshot(db, postgres, evolving, monk
     eventually(lambda: "c" in dict(columns(db, "t")))
     db.sql("WAIT t")
     assert columns(db, "t") == [("id", "integer"), ("b", "integer"), ("c", "integer")] and same(db, postgres)
+
+
+def test_a_view_that_comes_while_the_table_is_read_anew(db, postgres, source):
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY, n int, o int); INSERT INTO t VALUES (1, 1, 1)")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    postgres.run("ALTER TABLE t DROP n, ALTER o TYPE bigint")
+    db.sql("PAUSE; RESNAPSHOT TABLE t")
+    db.sql("SET background_ddl = true; CREATE MATERIALIZED VIEW m AS SELECT id, n FROM t; RESUME; WAIT m")
+    with pytest.raises(
+        JobFailed, match='column "n" is gone or has another type, and is needed by materialized view "m"'
+    ):
+        db.sql("WAIT t")
+    assert rows(db, "SELECT * FROM m") == [(1, 1)]
+    db.sql("DROP MATERIALIZED VIEW m; CREATE VIEW v AS SELECT id, o FROM t")
+    with pytest.raises(InvalidDefinition, match='needed by view "v"'):
+        db.sql("RESNAPSHOT TABLE t")
+    db.sql("DROP VIEW v; RESNAPSHOT TABLE t; WAIT t")
+    assert columns(db, "t") == [("id", "integer"), ("o", "bigint")] and same(db, postgres)
 
 
 def test_without_the_option_columns_that_come_are_left_out(db, postgres, source, monkeypatch):

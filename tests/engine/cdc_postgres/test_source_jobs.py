@@ -49,6 +49,8 @@ def test_how_far_a_table_is(db, postgres, items, monkeypatch):
     (shown,) = jobs(db)
     assert (shown["Splits"], shown["Progress"], shown["Rows"], shown["Lag"]) == ("4/8", "50.0%", 20, "0.0 s")
     assert db.sql(f"SHOW JOB {job.id} POSITIONS").rows() == [('"public"."items"', None, "before (21)")]
+    progressed = "SELECT split_completed_count, split_total_count FROM rw_catalog.rw_cdc_progress"
+    assert db.sql(progressed).rows() == [(4, 8)]
     for _ in range(9):
         landed.release()
     job.wait(60)
@@ -97,7 +99,7 @@ def test_a_table_is_held_and_goes_on_also_after_a_restart(spark, warehouse, post
         (found,) = again.jobs()
         assert found.progress().state == "paused" and found.progress().rows_read >= before
         assert again.engine.jobs.progress(found.id)["parallelism"] == 3
-        again.sql("ALTER TABLE items SET BACKFILL_RATE_LIMIT = 0")
+        again.sql("ALTER SOURCE pg SET BACKFILL_RATE_LIMIT = 0")
         found.resume()
         assert found.progress().state == "paused"
         again.sql("ALTER TABLE items SET BACKFILL_RATE_LIMIT = 100")
