@@ -68,11 +68,20 @@ def tables_of(state: Manifest, source_id: int | None = None, *, copies: bool = F
         if not copies and key.startswith(TABLE_KEY) and data.get("copy_of") is not None:
             continue
         if key.startswith(TABLE_KEY) and source_id in (None, data["source_id"]):
-            source = source_state(state, data["source_id"])
-            assert source is not None
-            table = database(source.connector).table_from_json(data["table"])
-            found[int(key.removeprefix(TABLE_KEY))] = TableState(**(data | {"table": table}))
+            id = int(key.removeprefix(TABLE_KEY))
+            found[id] = table_state(state, id)
     return found
+
+
+def table_state(state: Manifest, id: int) -> TableState:
+    data = state.offsets[f"{TABLE_KEY}{id}"]
+    source = source_state(state, data["source_id"])
+    assert source is not None
+    return TableState(**(data | {"table": database(source.connector).table_from_json(data["table"])}))
+
+
+def is_following(state: Manifest, id: int) -> bool:
+    return f"{TABLE_KEY}{id}" in state.offsets and id in state.catalog.relations
 
 
 def progress_of(state: Manifest, table_id: int) -> Progress:

@@ -15,7 +15,7 @@ from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
-from headrace.engine.following import TABLE_KEY, tables_of, with_following, without
+from headrace.engine.following import is_following, tables_of, with_following, without
 from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
@@ -145,7 +145,7 @@ class Jobs:
         return self._change(id, change, "PAUSE" if paused else "RESUME")
 
     def _follows(self, id: int) -> bool:
-        return f"{TABLE_KEY}{id}" in self._engine.committed.offsets
+        return is_following(self._engine.committed, id)
 
     def set_rate_limit(self, statement: ast.SetBackfillRateLimit) -> str | None:
         state = self._engine.committed

@@ -28,7 +28,7 @@ from headrace.engine.following import (
     TableState,
     copy_of,
     progress_of,
-    tables_of,
+    table_state,
     with_copies_shown,
     with_copy,
     with_table,
@@ -116,7 +116,7 @@ def replacing(engine: Engine, table_id: int) -> Mutate:
         table, copy = state.catalog.relations[table_id], copy_of(state, table_id)
         assert copy is not None
         refuse_loss(table, copy.columns, state.catalog)  # of what came while it was read
-        following, progress = tables_of(state, copies=True)[copy.id], progress_of(state, copy.id)
+        following, progress = table_state(state, copy.id), progress_of(state, copy.id)
         read_by_others = any(each.stored for each in state.catalog.dependents(table_id))
         if read_by_others:
             write = Write(

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.cdc.intake import Progress
 from headrace.cdc.lag import Lag
 from headrace.engine.follower import Follower
-from headrace.engine.following import TableState, copy_of, progress_of, tables_of, with_following, without_copy
+from headrace.engine.following import (
+    TableState,
+    copy_of,
+    is_following,
+    progress_of,
+    table_state,
+    tables_of,
+    with_following,
+    without_copy,
+)
 from headrace.errors import EngineClosed, HeadraceError, JobCancelled, JobFailed, UndefinedJob
 from headrace.state.manifest import Manifest
 from headrace.types import quote_sql
@@ -35,7 +44,7 @@ class SourceJobs:
 
     def has(self, state: Manifest, id: int) -> bool:
         """Whether the table is being filled, or read anew, or has stopped."""
-        if id not in tables_of(state):
+        if not is_following(state, id):
             return False
         progress = progress_of(state, id)
         return not progress.done or progress.error is not None or copy_of(state, id) is not None
@@ -53,7 +62,7 @@ class SourceJobs:
     def _change(self, id: int, change: Callable[[TableState], TableState], what: str) -> None:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, int]:
             self._refuse_if_none(state, id)
-            source_id = tables_of(state)[id].source_id
+            source_id = table_state(state, id).source_id
             for each, table in tables_of(state, copies=True).items():
                 if id in (each, table.copy_of):
                     state = with_following(state, each, change(table))
@@ -156,7 +165,7 @@ def _subject(state: Manifest, id: int) -> tuple[TableState, Progress, int]:
     """What is being filled, and its id: the table itself, or what it is read into anew."""
     copy = copy_of(state, id)
     subject = id if copy is None else copy.id
-    return tables_of(state, copies=True)[subject], progress_of(state, subject), subject
+    return table_state(state, subject), progress_of(state, subject), subject
 
 
 def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:

@@ -46,6 +46,12 @@ def test_random_transactions_while_the_snapshot_is_read_and_the_engine_dies(spar
             db.engine.abandon()
             db = headrace.connect(warehouse, spark=spark)
         db.sql("WAIT")
+        for name in LOAD:
+            db.sql(f"ALTER TABLE {name} SET PARALLELISM = {chance.randrange(1, 4)}; RESNAPSHOT TABLE {name}")
+        work()
+        db.engine.abandon()
+        db = headrace.connect(warehouse, spark=spark)
+        db.sql("WAIT")
     finally:
         writer.stop()
     assert writer.done > 20
