@@ -116,7 +116,7 @@ class Database(ABC):
 
     def changed(self, control: Any, tables: Sequence[Any]) -> dict[Any, SchemaChanged | bool]:
         """Tables that have other columns on the server than we know: why they cannot go on, or whether there are only
-        more of them. Not all databases can be asked; then the log has to say it."""
+        more of them, or longer ones. Not all databases can be asked; then the log has to say it."""
         return {}
 
     # --- reading -----------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self, table: Any, relation: Any) -> Any:
-        """Makes changes of the log's rows: has ``changes(event)``, and ``adds``, the columns that we do not know."""
+        """Makes changes of the log's rows: has ``changes(event)``, and ``adds``, the columns that are new, or longer."""
 
     def other_changes(self, event: Any, table: Any) -> list[Change | Truncate]:
         """Of an event that names no relation: it may concern any table."""

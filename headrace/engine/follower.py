@@ -279,7 +279,7 @@ class Follower:
             try:
                 self._add_steps(steps, table, applied)
             except DataError as error:
-                intake = table.intake.stopped(told(error))
+                intake = table.intake.stopped(told(error), changed=table.grown)
                 for step in steps:
                     step.pop(id, None)
             intakes[id] = intake

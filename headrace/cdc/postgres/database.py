@@ -11,7 +11,7 @@ from headrace.cdc.database import Database, Hold
 from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
 from headrace.cdc.postgres.server import Address, Control
 from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import LogReader, SourceTable, check_shape, new_columns
+from headrace.cdc.postgres.tables import LogReader, SourceTable, check_shape, grown_columns
 from headrace.cdc.postgres.types import checked, natural
 from headrace.cdc.problems import AGAIN, SchemaChanged
 from headrace.cdc.rereads import Reread
@@ -101,7 +101,7 @@ class Postgres(Database):
         for table in tables:
             try:
                 check_shape(table, table.oid, shapes.get(table.oid, ()))
-                found[table] = bool(new_columns(table, shapes[table.oid]))
+                found[table] = bool(grown_columns(table, shapes[table.oid]))
             except SchemaChanged as error:
                 found[table] = error
         return found

@@ -124,9 +124,19 @@ def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> N
             raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
 
 
-def new_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:
-    known = {column.name for column in table.columns}
-    return tuple(column.name for column in columns if column.name not in known)
+def grown_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:
+    """Columns that we do not have, or that may have values which are too long for ours; those of the key stay."""
+    known = {column.name: column for column in table.columns}
+    return tuple(
+        column.name
+        for column in columns
+        if column.name not in known
+        or (
+            known[column.name].type.name == "numeric"
+            and column.name not in table.key
+            and column.type_modifier != known[column.name].type_modifier
+        )
+    )
 
 
 class LogReader:
@@ -135,7 +145,7 @@ class LogReader:
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
         check_shape(table, relation.oid, relation.columns)
-        self.adds = new_columns(table, relation.columns)
+        self.adds = grown_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
         self._names = (table.full_name, relation.identity)

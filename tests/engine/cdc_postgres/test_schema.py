@@ -59,6 +59,9 @@ def test_columns_come_go_and_grow(db, postgres, evolving):
     assert same(db, postgres) and same(db, postgres, "other")
     assert rows(db, "SELECT * FROM m") == theirs(postgres, "SELECT id, v FROM t WHERE id > 10")
     assert db.sql("CHECK MATERIALIZED VIEW m").rows()[0][0].startswith("equal") and db.sql("SHOW JOBS").rows() == []
+    postgres.run("ALTER TABLE t ALTER p TYPE numeric(12, 3); UPDATE t SET p = 123456789.123 WHERE id = 3")
+    eventually(lambda: dict(columns(db, "t"))["p"] == "numeric(12,3)")
+    assert same(db, postgres)
     postgres.run("ALTER TABLE t ADD old int DEFAULT 7")  # not the one that was there
     eventually(lambda: "old" in dict(columns(db, "t")))
     assert same(db, postgres)
