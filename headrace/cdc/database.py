@@ -130,7 +130,7 @@ class Database(ABC):
 
     @abstractmethod
     def reader(self, table: Any, relation: Any) -> Any:
-        """Makes changes of the log's rows: has ``changes(event)``, and ``adds``, the columns that are new, or longer."""
+        """Makes changes of the log's rows: has ``changes(event)``, and ``adds``: columns that are new, or longer."""
 
     def other_changes(self, event: Any, table: Any) -> list[Change | Truncate]:
         """Of an event that names no relation: it may concern any table."""
