@@ -446,7 +446,7 @@ class Follower:
             progress = table.intake.progress
             if progress.done or progress.error is not None or not table.ready or table.reading is not None:
                 continue
-            if table.state.held or time.monotonic() < table.next_at:
+            if table.state.on_hold or time.monotonic() < table.next_at:
                 continue
             splits, rows = shape(
                 parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,

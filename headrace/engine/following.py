@@ -47,7 +47,7 @@ class TableState:
     """The table that it is read for, to take its place"""
 
     @property
-    def held(self) -> bool:
+    def on_hold(self) -> bool:
         """Whether its snapshot stands still because somebody has said so."""
         return self.paused or self.rate_limit == 0
 

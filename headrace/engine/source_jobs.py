@@ -120,7 +120,7 @@ class SourceJobs:
             return "failed"
         if follower.trouble(id) is not None:
             return "retrying"
-        if table.held or self._engine.parameter("paused"):
+        if table.on_hold or self._engine.parameter("paused"):
             return "paused"
         return "waiting" if follower.waits_for_others(id) else "running"
 
