@@ -55,8 +55,8 @@ def test_a_temporary_table_of_the_same_name_is_another(db, mariadb, source):
     mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
     mariadb.run(
-        "CREATE TEMPORARY TABLE t (x INT)", "INSERT INTO t VALUES (1)", "ALTER TABLE t DROP COLUMN x, ADD COLUMN id INT",
-        "TRUNCATE t", "DROP TABLE t", "INSERT INTO t VALUES (2)",
+        "CREATE TEMPORARY TABLE t (x INT)", "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t DROP COLUMN x, ADD COLUMN id INT", "TRUNCATE t", "DROP TABLE t", "INSERT INTO t VALUES (2)",
     )  # fmt: skip
     caught_up(db, mariadb)
     assert rows(db, "SELECT * FROM t") == [(1,), (2,)]
@@ -65,17 +65,17 @@ def test_a_temporary_table_of_the_same_name_is_another(db, mariadb, source):
 KEYS = {
     "BIGINT UNSIGNED": "seq * 2049638230412172401",
     "VARCHAR(20) COLLATE utf8mb4_general_ci": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', 'Zz', '')",
-    "VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german2_ci": "ELT(seq, 'a', 'ae', 'B', 'ß', 'st', 'ü', 'uf', '€', 'z')",
+    "CHAR(9) CHARACTER SET latin1 COLLATE latin1_german2_ci": "ELT(seq, 'a', 'ae', 'B', 'ß', 'st', 'ü', 'uf', '€', '')",
     "CHAR(9) CHARACTER SET ucs2": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', '€', '')",
     "BINARY(4)": "UNHEX(ELT(seq, '41', '4100', '00', 'FF', '8000', '41000001', '7F', '5C', '27'))",
     "VARBINARY(9)": "UNHEX(ELT(seq, '41', '4100', '00', 'FF', '', '41000001', '7F', '5C', '27'))",
-    "DECIMAL(20, 6)": "seq * 1.25 - 5",
-    "DOUBLE": "(seq - 5) / 3",
-    "FLOAT": "(seq - 5) / 3",
+    "DECIMAL(20, 6)": "seq * 1.25 - 5.0",
+    "DOUBLE": "(seq - 5.0) / 3",
+    "FLOAT": "(seq - 5.0) / 3",
     "DATE": "'2024-02-25' + INTERVAL seq DAY",
     "DATETIME(3)": "'2024-02-25' + INTERVAL seq * 100000 MICROSECOND",
     "TIMESTAMP(6)": "'2024-02-25' + INTERVAL seq * 100001 MICROSECOND",
-    "TIME(2)": "SEC_TO_TIME((seq - 4) * 100000.25)",
+    "TIME(2)": "SEC_TO_TIME((seq - 4.0) * 100000.25)",
     "YEAR": "ELT(seq, '0000', '1901', '1999', '2000', '2001', '2155', '1970', '2024', '2023')",
     "ENUM('z','a','','m','B','c','d','e','f','g')": "seq",
     "SET('z','a','m','b')": "seq",

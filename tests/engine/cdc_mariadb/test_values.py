@@ -131,7 +131,8 @@ def test_values_without_a_counterpart_stop_their_table_and_can_be_had_as_text(db
     db.sql(text + "CREATE TABLE times (id INT, a VARCHAR, b VARCHAR, n VARCHAR) FROM my TABLE 'times'; WAIT")
     mariadb.run(
         "INSERT INTO later VALUES (1, '2024-00-10', '0000-00-00')", "INSERT INTO big VALUES (18446744073709551615, 1)",
-        "INSERT INTO zero VALUES (2, '0000-00-00')", "INSERT INTO times VALUES (2, '-838:59:59', '100:00:00.005', -1.5)",
+        "INSERT INTO zero VALUES (2, '0000-00-00')",
+        "INSERT INTO times VALUES (2, '-838:59:59', '100:00:00.005', -1.5)",
     )  # fmt: skip
     caught_up(db, mariadb)
     assert db.sql("SELECT * FROM zero_text ORDER BY id").rows() == [(1, "0000-00-00"), (2, "0000-00-00")]
