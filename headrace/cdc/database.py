@@ -1,6 +1,7 @@
 """What following needs of a database. Everything that differs between them is behind this.
 
-A *control* answers short questions: ``snapshot()`` (which transactions one sees now), ``table(schema, name)``,
+A *control* answers short questions: ``snapshot()`` (which transactions one sees now), ``log_end()`` and
+``log_bytes(start, end)`` (how far behind is one?), ``table(schema, name)``,
 ``estimated_rows(table)``, ``key_after(table, start, rows)`` and ``places(table, keys, at, end, flight=…)`` (the order
 of keys, which only the database knows). A *feed* is the log (:class:`headrace.cdc.stream.LogFeed`). A *hold* is what
 the chunks of one flight are read as of (:class:`Hold`).
@@ -14,7 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.cdc.changelog import Change, Truncate
+from headrace.cdc.changelog import Change, Key, Truncate
+from headrace.cdc.problems import SchemaChanged
+from headrace.cdc.rereads import Reread
 from headrace.cdc.source import MYSQL, SourceState
 from headrace.cdc.stream import LogFeed
 from headrace.state.layout import Layout
@@ -111,14 +114,23 @@ class Database(ABC):
     def gone(self, control: Any, state: SourceState, tables: Sequence[Any]) -> list[tuple[Any, str]]:
         """Tables of which the log will say nothing any more, and why."""
 
+    def changed(self, control: Any, tables: Sequence[Any]) -> dict[Any, SchemaChanged | bool]:
+        """Tables that have other columns on the server than we know: why they cannot go on, or whether there are only
+        more of them. Not all databases can be asked; then the log has to say it."""
+        return {}
+
     # --- reading -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def hold(self, address: Any) -> Hold: ...
 
+    def rows_now(self, address: Any, table: Any, keys: Sequence[Key]) -> Reread:
+        """Single rows, whole, for logs that leave something out of them."""
+        raise NotImplementedError("this database's log has whole rows")
+
     @abstractmethod
     def reader(self, table: Any, relation: Any) -> Any:
-        """Makes changes of the log's rows: has ``changes(event)``."""
+        """Makes changes of the log's rows: has ``changes(event)``, and ``adds``, the columns that we do not know."""
 
     def other_changes(self, event: Any, table: Any) -> list[Change | Truncate]:
         """Of an event that names no relation: it may concern any table."""

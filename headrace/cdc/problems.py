@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.errors import EnvironmentProblem, HeadraceError
 
-AGAIN = "drop the table and create it again"
+AGAIN = "RESNAPSHOT TABLE reads it anew, if the columns are there; otherwise drop the table and create it again"
 ALL_AGAIN = "drop the source and its tables, and create them again"
 
 
@@ -25,6 +25,10 @@ class TableStopped(HeadraceError):
     """A table cannot follow its source any more; the others of the source go on."""
 
     sqlstate = "55000"
+
+
+class SchemaChanged(TableStopped):
+    """It could follow, with other columns than it has."""
 
 
 class MalformedLog(HeadraceError):

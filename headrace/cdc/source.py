@@ -17,6 +17,8 @@ class SourceState:
     """The name of the password's"""
     sslmode: str
     sslrootcert: str | None
+    sslcert: str | None = None
+    sslkey: str | None = None
     connector: str = POSTGRES
     slot: str = ""
     publication: str = ""

@@ -119,6 +119,18 @@ class LogFeed:
             taken, part = self._taken
             return taken if part else max(taken, self._pieces[0][2] if self._pieces else self._reached)
 
+    @property
+    def received(self) -> int:
+        """All that was committed before has arrived."""
+        with self._lock:
+            return self._reached
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is read before some of it is taken."""
+        with self._lock:
+            return self._bytes > BUFFER_BYTES
+
     def confirm(self, position: int) -> None:
         """All before is durable with us: the server may forget it."""
         with self._lock:

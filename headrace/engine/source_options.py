@@ -12,9 +12,16 @@ from headrace.cdc.source import MYSQL, SourceState
 from headrace.errors import InvalidParameterValue
 from headrace.sql import statements as ast
 
-_SHARED = {"connector", "hostname", "port", "username", "database.name", "ssl.mode", "ssl.root.cert"}
-_POSTGRES = _SHARED | {"schema.name", "slot.name", "publication.name"}
+AUTO_SCHEMA = "auto.schema.change"
+"""The option of a source: its tables get the columns that it has"""
+
+_SHARED = {
+    "connector", "hostname", "port", "username", "database.name", "ssl.mode", "ssl.root.cert", "scan.startup.mode",
+}  # fmt: skip
+_POSTGRES = _SHARED | {"schema.name", "slot.name", "publication.name", "ssl.cert", "ssl.key", AUTO_SCHEMA}
 _MYSQL = _SHARED | {"server.id"}
+_STARTUP_MODES = {"earliest": True, "latest": False}
+"""Whether the rows that are there are read"""
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
@@ -28,6 +35,21 @@ def number(name: str, text: str, most: int) -> int:
     if not text.isdigit() or not 0 < int(text) <= most:
         raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint=f"it is a number from 1 to {most}")
     return int(text)
+
+
+def boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint="it is 'true' or 'false'")
+    return text.lower() == "true"
+
+
+def startup_mode(text: str) -> bool:
+    """Whether the rows that are there are read."""
+    if text not in _STARTUP_MODES:
+        raise InvalidParameterValue(
+            f"scan.startup.mode cannot be '{text}'", hint=f"it is one of {', '.join(_STARTUP_MODES)}"
+        )
+    return _STARTUP_MODES[text]
 
 
 def source_options(statement: ast.CreateSource) -> SourceState:
@@ -46,6 +68,10 @@ def source_options(statement: ast.CreateSource) -> SourceState:
     mode = options.get("ssl.mode", "preferred" if mysql else "prefer")
     if mode not in modes:
         raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(modes)}")
+    if ("ssl.cert" in options) != ("ssl.key" in options):
+        raise InvalidParameterValue("ssl.cert and ssl.key belong together", hint="give both, or none")
+    startup_mode(options.get("scan.startup.mode", "earliest"))
+    boolean(AUTO_SCHEMA, options.get(AUTO_SCHEMA, "false"))
     return SourceState(
         host=options["hostname"],
         port=number("port", options.get("port", "3306" if mysql else "5432"), 65535),
@@ -54,6 +80,8 @@ def source_options(statement: ast.CreateSource) -> SourceState:
         secret=hidden.get("password"),
         sslmode=mode,
         sslrootcert=options.get("ssl.root.cert"),
+        sslcert=options.get("ssl.cert"),
+        sslkey=options.get("ssl.key"),
         connector=options["connector"],
         **(_mysql(options) if mysql else _postgres(options, statement.name)),
     )

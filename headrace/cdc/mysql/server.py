@@ -58,6 +58,16 @@ class Control:
         lowered = {str(name).lower(): value for name, value in status.items()}
         return Place.parse(str(lowered["binlog_snapshot_file"]), int(str(lowered["binlog_snapshot_position"])))
 
+    def log_end(self) -> int:
+        return self.place().number
+
+    def log_bytes(self, start: int, end: int) -> int:
+        """Of all files from one position to the other."""
+        first, last = Place.of("", start), Place.of("", end)
+        sizes = {Place.parse(name, 0).file: size for name, size in self.files().items()}
+        between = sum(size for file, size in sizes.items() if first.file <= file < last.file)
+        return between - first.offset + last.offset
+
     def snapshot(self) -> Snapshot:
         return Snapshot(self.place().number)
 

@@ -171,6 +171,9 @@ def _choice_number(text: str, kind: SourceType) -> int:
 class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
+    adds = ()
+    """Columns that are new on the server are left out."""
+
     def __init__(self, table: SourceTable, relation: LogRelation):
         if not relation.named:
             raise TableStopped(

@@ -6,13 +6,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headrace.cdc.changelog import Key
 from headrace.cdc.database import Database, Hold
-from headrace.cdc.postgres.reading import SharedSnapshot
+from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
 from headrace.cdc.postgres.server import Address, Control
 from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import LogReader, SourceTable
+from headrace.cdc.postgres.tables import LogReader, SourceTable, check_shape, new_columns
 from headrace.cdc.postgres.types import checked, natural
-from headrace.cdc.problems import AGAIN
+from headrace.cdc.problems import AGAIN, SchemaChanged
+from headrace.cdc.rereads import Reread
 from headrace.cdc.source import SourceState
 from headrace.errors import InvalidDefinition, InvalidParameterValue
 from headrace.types import SqlType
@@ -24,7 +26,7 @@ class Postgres(Database):
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
             host=state.host, port=state.port, user=state.user, database=state.database, password=password,
-            sslmode=state.sslmode, sslrootcert=state.sslrootcert,
+            sslmode=state.sslmode, sslrootcert=state.sslrootcert, sslcert=state.sslcert, sslkey=state.sslkey,
         )  # fmt: skip
 
     def control(self, address: Address) -> Control:
@@ -94,8 +96,21 @@ class Postgres(Database):
             if table.oid not in published
         ]
 
+    def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
+        shapes, found = control.shapes([table.oid for table in tables]), {}
+        for table in tables:
+            try:
+                check_shape(table, table.oid, shapes.get(table.oid, ()))
+                found[table] = bool(new_columns(table, shapes[table.oid]))
+            except SchemaChanged as error:
+                found[table] = error
+        return found
+
     def hold(self, address: Address) -> Hold:
         return SharedSnapshot(address)
+
+    def rows_now(self, address: Address, table: SourceTable, keys: Sequence[Key]) -> Reread:
+        return rows_now(address, table, keys)
 
     def reader(self, table: SourceTable, relation: Any) -> LogReader:
         return LogReader(table, relation)

@@ -7,7 +7,7 @@ Tasks hold AccessShare locks and nothing else, and end with their range.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from headrace.cdc.postgres.server import Address, before_header, parse_lsn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceTable, literal
 from headrace.cdc.problems import SourceRefused
+from headrace.cdc.rereads import Reread
 from headrace.cdc.values import column
 from headrace.state.layout import Layout
 
@@ -28,6 +29,10 @@ IN_MEMORY = 32 << 20
 
 BLOCK = 16 << 20
 """Bytes of CSV that become one piece of columns; no row may be larger"""
+
+
+_COPY = "COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+"""Every value in quotes: so that NULL, which has none, is not an empty text"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +60,7 @@ class CopyRange(SplitReader):
                 connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}")
-                    # Every value in quotes: so that NULL, which has none, is not an empty text.
-                    cursor.copy_expert(f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)", into)
+                    cursor.copy_expert(_COPY.format(query), into)
                     cursor.execute(rewritten)  # with the lock still held, so it stays as it is
                     if cursor.fetchone()[0]:
                         raise SourceRefused("a table was written anew while it was read; it is read again")
@@ -65,8 +69,13 @@ class CopyRange(SplitReader):
 
 
 def _columns(copied: Any, layout: Layout) -> Iterator[pa.Table]:
-    names = layout.names
-    reader = pc.open_csv(
+    for batch in _texts(copied, layout.names):
+        columns = [column(batch[name], layout.types[name], name) for name in layout.names]
+        yield pa.table(columns, schema=layout.row_schema)
+
+
+def _texts(copied: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from pc.open_csv(
         copied,
         read_options=pc.ReadOptions(column_names=names, block_size=BLOCK),
         parse_options=pc.ParseOptions(newlines_in_values=True),
@@ -77,9 +86,6 @@ def _columns(copied: Any, layout: Layout) -> Iterator[pa.Table]:
             quoted_strings_can_be_null=False,
         ),
     )
-    for batch in reader:
-        columns = [column(batch[name], layout.types[name], name) for name in names]
-        yield pa.table(columns, schema=layout.row_schema)
 
 
 class SharedSnapshot(Hold):
@@ -111,6 +117,10 @@ class SharedSnapshot(Hold):
     def sees(self, transaction: int) -> bool:
         return self._snapshot.sees(transaction)
 
+    def copy(self, query: str, into: Any) -> None:
+        with self.address.errors(), self._connection.cursor() as cursor:
+            cursor.copy_expert(_COPY.format(query), into)
+
     def reader(self) -> CopyRange:
         return CopyRange(address=self.address, snapshot=self._name)
 
@@ -122,3 +132,20 @@ class SharedSnapshot(Hold):
 
     def close(self) -> None:
         self._connection.close()
+
+
+def rows_now(address: Address, table: SourceTable, keys: Sequence[Key]) -> Reread:
+    """Single rows, as text, and as of when they were read."""
+    held, names = SharedSnapshot(address), [column.name for column in table.columns]
+    found: dict[Key, tuple | None] = dict.fromkeys(keys)
+    try:
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
+            held.copy(table.rows_of(keys), copied)
+            if copied.tell():
+                copied.seek(0)
+                for batch in _texts(copied, names):
+                    for row in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+                        found[tuple(row[names.index(name)] for name in table.key)] = row
+    finally:
+        held.close()
+    return Reread(rows=found, sees=held.sees, high=held.high)

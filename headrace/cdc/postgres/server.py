@@ -7,11 +7,12 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.cdc.changelog import Key
+from headrace.cdc.postgres.pgoutput import LogColumn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
@@ -29,6 +30,7 @@ _SETTINGS = {
     "TimeZone": "UTC",
     "IntervalStyle": "postgres",
     "extra_float_digits": "3",
+    "lc_monetary": "C",
     "bytea_output": "hex",
     "search_path": "pg_catalog",
     "standard_conforming_strings": "on",
@@ -48,6 +50,8 @@ class Address:
     password: str | None = field(default=None, repr=False)
     sslmode: str = "prefer"
     sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -59,15 +63,18 @@ class Address:
         try:
             return psycopg2.connect(
                 host=self.host, port=self.port, user=self.user, dbname=self.database, password=self.password,
-                sslmode=self.sslmode, sslrootcert=self.sslrootcert, options=options, client_encoding="UTF8",
-                application_name="headrace", connect_timeout=10, keepalives_idle=30, **how,
+                sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
+                options=options, client_encoding="UTF8", application_name="headrace", connect_timeout=10,
+                # A server that is gone without a word is noticed after a minute, not after hours.
+                keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=60_000, **how,
             )  # fmt: skip
         except psycopg2.Error as problem:
             raise SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}") from None
 
     def _said(self, problem: Exception) -> str:
         said = " ".join(str(problem).split())
-        return said.replace(self.password, "***") if self.password else said
+        # Its library does not print passwords. One that is a part of ordinary words would only be guessed by the gaps.
+        return said.replace(self.password, "***") if len(self.password or "") > 3 else said
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -123,6 +130,18 @@ class Control:
 
     def snapshot(self) -> Snapshot:
         return Snapshot.parse(self.value("SELECT pg_current_snapshot()::text"))
+
+    def sender_timeout(self) -> float:
+        """Seconds after which the server gives up a reader of its log that is silent; 0: it never does."""
+        return int(self.value("SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'")) / 1000
+
+    def log_end(self) -> int:
+        """The position that the log's reader reaches once it has all that is there now."""
+        lsn, block = self.rows("SELECT pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::int")[0]
+        return before_header(parse_lsn(lsn), block)
+
+    def log_bytes(self, start: int, end: int) -> int:
+        return end - start
 
     # --- a source ----------------------------------------------------------------------------------------------
 
@@ -200,6 +219,18 @@ class Control:
             f" WHERE p.pubname = {literal(name)}"
         )
         return {oid for (oid,) in found}
+
+    def shapes(self, oids: Iterable[int]) -> dict[int, list[LogColumn]]:
+        """The columns that tables have now, as the log would describe them; nothing of tables that are gone."""
+        wanted, found = ", ".join(map(str, oids)), {}
+        rows = self.rows(
+            "SELECT attrelid::bigint, attname, atttypid::bigint, atttypmod FROM pg_attribute"
+            f" WHERE attrelid IN ({wanted or 0}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+            " ORDER BY attrelid, attnum"
+        )
+        for oid, name, type_oid, modifier in rows:
+            found.setdefault(oid, []).append(LogColumn(name, type_oid, modifier, False))
+        return found
 
     def publish(self, name: str, table: SourceTable) -> None:
         if not self.publishes(name, table.schema, table.name):

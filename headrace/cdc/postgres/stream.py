@@ -18,7 +18,7 @@ PIECE_EVENTS = 50_000
 """A transaction with more changes is handed over in several pieces."""
 
 FEEDBACK_SECONDS = 5.0
-"""Well below wal_sender_timeout, which is a minute by default"""
+"""How often the server hears of us; or more often, if it has less patience (wal_sender_timeout)"""
 
 
 class LogStream(LogFeed):
@@ -34,14 +34,16 @@ class LogStream(LogFeed):
     ):
         super().__init__(str(address), position=position, skip=skip, on_news=on_news)
         self._address, self._slot, self._publication = address, slot, publication
+        self._feedback_seconds = FEEDBACK_SECONDS
 
     def _check_slot(self, start: int) -> None:
         """A server goes on from wherever its slot is, whatever it is asked for. What lies between would be lost."""
         control = Control(self._address)
         try:
-            slot = control.slot(self._slot)
+            slot, patience = control.slot(self._slot), control.sender_timeout()
         finally:
             control.close()
+        self._feedback_seconds = min(FEEDBACK_SECONDS, patience / 3) if patience else FEEDBACK_SECONDS
         again = "drop the source and its tables, and create them again"
         if slot is None:
             raise SourceRefused(f'the replication slot "{self._slot}" is gone', hint=again)
@@ -86,12 +88,14 @@ class LogStream(LogFeed):
                     return
                 durable, full = self._durable, self._bytes > BUFFER_BYTES
                 nudged, self._nudged = self._nudged, False
-            if nudged or time.monotonic() - told > FEEDBACK_SECONDS:
+            if nudged or time.monotonic() - told > self._feedback_seconds:
                 cursor.send_feedback(write_lsn=durable, flush_lsn=durable, reply=True, force=True)
                 told = time.monotonic()
             if full:
                 with self._lock:
-                    self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping, timeout=1)
+                    self._lock.wait_for(
+                        lambda: self._bytes <= BUFFER_BYTES or self._stopping, timeout=min(1, self._feedback_seconds)
+                    )
                 continue
             message = cursor.read_message()
             if message is None:

@@ -10,7 +10,7 @@ from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 from headrace.cdc.intake import BELOW, BEYOND, WITHIN
 from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
 from headrace.cdc.postgres.types import SourceType
-from headrace.cdc.problems import AGAIN, TableStopped
+from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,11 @@ class SourceTable:
         names = ", ".join(identifier(column.name) for column in self.columns)
         return f"SELECT {names} FROM {self.full_name}{self._where(start, end)}"
 
+    def rows_of(self, keys: Sequence[Key]) -> str:
+        names = ", ".join(identifier(column.name) for column in self.columns)
+        key = _row([identifier(name) for name in self.key])
+        return f"SELECT {names} FROM {self.full_name} WHERE {key} IN ({', '.join(map(self._bound, keys))})"
+
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
         # Of the table, by its name: a bare name in ORDER BY is that of an output column, which is text here.
@@ -106,20 +111,31 @@ class SourceTable:
         )
 
 
+def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> None:
+    """Whether the table as it is now, or was at a place of the log, has the columns that we read, as we know them."""
+    if oid != table.oid:
+        raise SchemaChanged(f"{table.full_name} is another table now", hint=AGAIN)
+    now = {column.name: column for column in columns}
+    for column in table.columns:
+        if column.name not in now:
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+        if not _holds_the_same(column, now[column.name]):
+            # The rows that are there may have been rewritten, of which the log says nothing.
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+
+
+def new_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:
+    known = {column.name for column in table.columns}
+    return tuple(column.name for column in columns if column.name not in known)
+
+
 class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
-        if relation.oid != table.oid:
-            raise TableStopped(f"{table.full_name} is another table now", hint=AGAIN)
-        for column in table.columns:
-            if column.name not in at:
-                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
-            now = relation.columns[at[column.name]]
-            if not _holds_the_same(column, now):
-                # The rows that are there may have been rewritten, of which the log says nothing.
-                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+        check_shape(table, relation.oid, relation.columns)
+        self.adds = new_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
         self._names = (table.full_name, relation.identity)
