@@ -82,6 +82,15 @@ class MariaDb:
                 assert alive, f"MariaDB did not start: {log.read_text(errors='replace')}"
                 time.sleep(0.05)
 
+    def give(self, name: str, data: bytes) -> str:
+        """A file in its folder; answers where it is."""
+        path = Path(self.folder, name)
+        path.write_bytes(data)
+        path.chmod(0o600)
+        if self._user:
+            shutil.chown(path, "mysql", "mysql")
+        return str(path)
+
     def stop(self, *, immediate: bool = False) -> None:
         if self._process is not None:
             self._process.kill() if immediate else self._process.terminate()
