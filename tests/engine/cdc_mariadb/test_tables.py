@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.errors import DependentObjects, WrongObjectKind
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, caught_up, rows, theirs
+from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, ROOT, caught_up, rows, theirs
+from tests.support.mariadb import PASSWORD
 
 pytestmark = NEEDS_MARIADB
 
@@ -147,3 +150,20 @@ def test_a_partitioned_table_is_one_table(db, mariadb, source):
     mariadb.run("UPDATE p SET id = 2 WHERE id = 25", "INSERT INTO p VALUES (30, 0)")
     caught_up(db, mariadb)
     assert rows(db, "SELECT * FROM p") == theirs(mariadb, "SELECT * FROM p")
+
+
+def test_the_guide(db, mariadb):
+    """docs/mariadb.md, against this server."""
+    (text,) = re.findall(
+        r"^```sql\n(.*?)^```$", (ROOT / "docs" / "mariadb.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    text = text.replace("localhost", "127.0.0.1").replace("3306", str(mariadb.port))
+    text = text.replace("the password", PASSWORD.replace("'", "''"))
+    mariadb.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, amount INT)", "INSERT INTO orders VALUES (1, 999), (2, 1001)",
+        "CREATE TABLE items (qty INT, id BIGINT PRIMARY KEY, note TEXT)", "INSERT INTO items VALUES (5, 7, 'x')",
+    )  # fmt: skip
+    assert db.sql(text).rows() == [(2,)]
+    db.job("items").wait(60)
+    db.sql("WAIT")
+    assert db.sql("SELECT * FROM large").rows() == [(2, 1001)] and db.sql("SELECT * FROM items").rows() == [(7, 5)]
