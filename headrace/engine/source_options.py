@@ -16,9 +16,10 @@ AUTO_SCHEMA = "auto.schema.change"
 """The option of a source: its tables get the columns that it has"""
 
 _SHARED = {
-    "connector", "hostname", "port", "username", "database.name", "ssl.mode", "ssl.root.cert", "scan.startup.mode",
+    "connector", "hostname", "port", "username", "database.name", "ssl.mode", "ssl.root.cert", "ssl.cert",
+    "ssl.key", "scan.startup.mode", AUTO_SCHEMA,
 }  # fmt: skip
-_POSTGRES = _SHARED | {"schema.name", "slot.name", "publication.name", "ssl.cert", "ssl.key", AUTO_SCHEMA}
+_POSTGRES = _SHARED | {"schema.name", "slot.name", "publication.name"}
 _MYSQL = _SHARED | {"server.id"}
 _STARTUP_MODES = {"earliest": True, "latest": False}
 """Whether the rows that are there are read"""

@@ -13,7 +13,7 @@ from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import LogStream, register
 from headrace.cdc.mysql.tables import LogReader, SourceTable
 from headrace.cdc.mysql.types import checked, natural
-from headrace.cdc.problems import AGAIN, SourceRefused
+from headrace.cdc.problems import AGAIN, SchemaChanged, SourceRefused
 from headrace.cdc.source import SourceState
 from headrace.types import SqlType
 
@@ -22,7 +22,7 @@ class Mysql(Database):
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
             host=state.host, port=state.port, user=state.user, database=state.database, password=password,
-            sslmode=state.sslmode, sslrootcert=state.sslrootcert,
+            sslmode=state.sslmode, sslrootcert=state.sslrootcert, sslcert=state.sslcert, sslkey=state.sslkey,
         )  # fmt: skip
 
     def control(self, address: Address) -> Control:
@@ -82,6 +82,11 @@ class Mysql(Database):
         self, control: Control, state: SourceState, tables: Sequence[SourceTable]
     ) -> list[tuple[SourceTable, str]]:
         return [(table, f"{table.full_name} was dropped or renamed ({AGAIN})") for table in control.gone(tables)]
+
+    def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
+        """Only whether there are more: what happens to those that we know is in the log."""
+        stored = control.stored_columns(tables)
+        return {table: not stored[table] <= {column.name for column in table.columns} for table in tables}
 
     def hold(self, address: Address) -> Hold:
         return Window(address)

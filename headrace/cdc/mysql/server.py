@@ -17,6 +17,9 @@ from headrace.errors import InvalidDefinition, InvalidParameterValue, UndefinedR
 OLDEST = (10, 5)
 """The first version that can name columns in its log"""
 
+NEW_UUID = (10, 11, 5)
+"""From here on the log says by itself how a UUID is stored."""
+
 KEYS_AT_ONCE = 200
 """Of which places are asked for in one statement"""
 
@@ -89,7 +92,7 @@ class Control:
             raise Unsupported(
                 f"the server at {self.address} is MySQL {version}", hint="only MariaDB can be followed, so far"
             )
-        if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
+        if _version(version) < OLDEST:
             raise Unsupported(f"MariaDB at {self.address} is version {version}", hint="10.5 or newer is needed")
         variables = self._variables("log_bin", "server_id")
         if variables["log_bin"] != "ON":
@@ -173,6 +176,7 @@ class Control:
             )
         self.check_logged(schema)
         where = f"table_schema = {text(schema)} AND BINARY table_name = BINARY {text(name)}"
+        uuid_is_new = _version(str(self.value("SELECT VERSION()"))) >= NEW_UUID
         try:
             definition = str(self.rows(f"SHOW CREATE TABLE {identifier(schema)}.{identifier(name)}")[0][1])
             self.rows(f"SELECT 1 FROM {identifier(schema)}.{identifier(name)} LIMIT 0")
@@ -181,7 +185,7 @@ class Control:
                 f'user "{self.address.user}" may not read {shown}',
                 hint=f"GRANT SELECT ON {identifier(schema)}.{identifier(name)} TO '{self.address.user}'",
             ) from None
-        columns = tuple(map(_column, self.rows(_COLUMNS.format(where=where))))
+        columns = tuple(_column(row, uuid_is_new) for row in self.rows(_COLUMNS.format(where=where)))
         key = self.rows(_KEY.format(where=where))
         if not key:
             raise InvalidDefinition(
@@ -204,13 +208,19 @@ class Control:
 
     def gone(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         """Those that are not there any more."""
-        names = " OR ".join(
-            f"(table_schema = {text(each.schema)} AND table_name = {text(each.name)})" for each in tables
-        )
-        if not names:
-            return []
-        there = self.rows(f"SELECT table_schema, table_name FROM information_schema.tables WHERE {names}")
+        there = self.rows(f"SELECT table_schema, table_name FROM information_schema.tables WHERE {_any_of(tables)}")
         return [table for table in tables if not any(table.is_called(str(a), str(b)) for a, b in there)]
+
+    def stored_columns(self, tables: Sequence[SourceTable]) -> dict[SourceTable, set[str]]:
+        """Those that the log has values of."""
+        found = self.rows(
+            "SELECT table_schema, table_name, column_name FROM information_schema.columns"
+            f" WHERE ({_any_of(tables)}) AND extra NOT LIKE '%VIRTUAL%'"
+        )
+        return {
+            table: {str(name) for schema, other, name in found if table.is_called(str(schema), str(other))}
+            for table in tables
+        }
 
     def key_after(self, table: SourceTable, start: Key | None, rows: int) -> Key | None:
         found = self.raw(table.key_after(start, rows))
@@ -230,6 +240,11 @@ class Control:
         return found
 
 
+def _any_of(tables: Sequence[SourceTable]) -> str:
+    named = (f"(table_schema = {text(each.schema)} AND table_name = {text(each.name)})" for each in tables)
+    return " OR ".join(named) or "FALSE"
+
+
 _COLUMNS = """
 SELECT c.column_name, c.data_type, c.column_type, c.is_nullable, c.numeric_precision, c.numeric_scale,
        c.datetime_precision, c.character_octet_length, c.character_set_name, c.collation_name, c.extra,
@@ -243,8 +258,18 @@ WHERE {where} AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
 
 
-def _column(row: tuple[Any, ...]) -> SourceColumn:
+def _version(text: str) -> tuple[int, ...]:
+    """
+    >>> _version("10.11.19-MariaDB-0+deb12u1-log")
+    (10, 11, 19)
+    """
+    return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+
+def _column(row: tuple[Any, ...], uuid_is_new: bool) -> SourceColumn:
     name, kind, shown, nullable, precision, scale, digits, size, charset, collation, extra, collation_id = row
+    if kind.lower() == "uuid" and not uuid_is_new:
+        shown = "uuid of MariaDB before 10.11.5"  # which is refused
     return SourceColumn(
         name=name,
         type=SourceType(

@@ -52,28 +52,20 @@ class Address:
     password: str | None = field(default=None, repr=False)
     sslmode: str = "preferred"
     sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
 
     def session(self, *, read_timeout: float | None = None) -> Session:
         pymysql = driver()
-        verified = self.sslmode in ("verify_ca", "verify_identity")
-        how: dict[str, Any] = {}
-        if self.sslmode == "disabled":
-            how = {"ssl_disabled": True}
-        elif self.sslmode != "preferred":
-            how = {
-                "ssl_ca": self.sslrootcert, "ssl_verify_cert": verified,
-                "ssl_verify_identity": self.sslmode == "verify_identity",
-            }  # fmt: skip
-            if self.sslmode == "required":
-                how["ssl"] = {"verify_mode": "none"}
         try:
             with self._named("cannot connect to MariaDB at"):
                 connection = pymysql.connect(
                     host=self.host, port=self.port, user=self.user, password=self.password or "", charset="utf8mb4",
-                    connect_timeout=10, read_timeout=read_timeout, write_timeout=60, autocommit=None, **how,
+                    connect_timeout=10, read_timeout=read_timeout, write_timeout=60, autocommit=None,
+                    **self._encryption(),
                 )  # fmt: skip
         except OSError as problem:
             raise SourceUnreachable(f"cannot connect to MariaDB at {self}: {self._said(problem)}") from None
@@ -85,6 +77,19 @@ class Address:
             session.close()
             raise
         return session
+
+    def _encryption(self) -> dict[str, Any]:
+        if self.sslmode == "disabled":
+            return {"ssl_disabled": True}
+        if self.sslmode == "preferred" and self.sslcert is None:
+            return {}
+        verified = self.sslmode in ("verify_ca", "verify_identity")
+        return {
+            # Without any of these, the driver would go on unencrypted if the server cannot do better.
+            "ssl_ca": self.sslrootcert, "ssl_cert": self.sslcert, "ssl_key": self.sslkey, "ssl_verify_cert": verified,
+            "ssl_verify_identity": self.sslmode == "verify_identity",
+            "ssl": None if verified else {"verify_mode": "none"},
+        }  # fmt: skip
 
     def _said(self, problem: Exception) -> str:
         said = " ".join(str(problem.args[-1] if problem.args else problem).split())

@@ -23,7 +23,15 @@ from headrace.cdc.mysql.positions import Place
 from headrace.cdc.mysql.server import Control, ordered
 from headrace.cdc.mysql.session import Address, Session
 from headrace.cdc.mysql.tables import SourceTable
-from headrace.cdc.problems import AGAIN, ALL_AGAIN, MalformedLog, SourceRefused, SourceUnreachable, TableStopped
+from headrace.cdc.problems import (
+    AGAIN,
+    ALL_AGAIN,
+    MalformedLog,
+    SchemaChanged,
+    SourceRefused,
+    SourceUnreachable,
+    TableStopped,
+)
 from headrace.cdc.stream import BUFFER_BYTES, LogFeed
 
 PIECE_BYTES = 8 << 20
@@ -58,7 +66,7 @@ class Statement(NamedTuple):
             return []
         if found == TRUNCATED:
             return [Truncate()]
-        raise TableStopped(f"{table.full_name}: {found}", hint=AGAIN)
+        raise SchemaChanged(f"{table.full_name}: {found}", hint=AGAIN)
 
 
 class Halt(NamedTuple):

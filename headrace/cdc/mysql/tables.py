@@ -20,7 +20,7 @@ from headrace.cdc.mysql.types import (
     encoded,
     undecodable,
 )
-from headrace.cdc.problems import AGAIN, TableStopped
+from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
     adds = ()
-    """Columns that are new on the server are left out."""
+    """The log also has columns that are worked out when they are read: which ones are new, the server has to say."""
 
     def __init__(self, table: SourceTable, relation: LogRelation):
         if not relation.named:
@@ -182,12 +182,12 @@ class LogReader:
             )
         at = {column.name: number for number, column in enumerate(relation.columns)}
         if relation.key != table.key:
-            raise TableStopped(f"{table.full_name} has another primary key now", hint=AGAIN)
+            raise SchemaChanged(f"{table.full_name} has another primary key now", hint=AGAIN)
         for column in table.columns:
             if column.name not in at:
-                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+                raise SchemaChanged(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
             if not _holds_the_same(column.type, relation.columns[at[column.name]]):
-                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+                raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
         self._table = table
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from headrace.engine.writes import WriteEvaluator
 from headrace.errors import HeadraceError
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, options, rows, theirs
 from tests.engine.conftest import eventually
+from tests.support.certificates import certificate
 from tests.support.postgres import PASSWORD, Postgres
 from tests.support.proxy import Proxy
 
@@ -103,18 +103,6 @@ def test_a_server_with_little_patience_hears_of_us_while_an_epoch_takes_long(db,
 
 
 # --- TLS ----------------------------------------------------------------------------------------------------------
-
-
-def certificate(folder: Path, name: str, authority: str | None, *more: str) -> None:
-    """A key and a certificate for a name, signed by an authority, or by itself."""
-    run = [
-        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-        "-keyout", f"{name}.key", "-out", f"{name}.crt", *more,
-    ]  # fmt: skip
-    if authority is not None:
-        run += ["-CA", f"{authority}.crt", "-CAkey", f"{authority}.key"]
-    subprocess.run(run, cwd=folder, check=True, capture_output=True)
-    (folder / f"{name}.key").chmod(0o600)
 
 
 @pytest.fixture(scope="module")
