@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+import headrace
 from headrace.engine import splits
+from headrace.engine.follower import Follower
 from headrace.errors import InvalidDefinition, JobFailed
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, rows, stopped, theirs
 from tests.engine.conftest import eventually
@@ -135,6 +137,29 @@ def test_a_view_that_comes_while_the_table_is_read_anew(db, postgres, source):
         db.sql("RESNAPSHOT TABLE t")
     db.sql("DROP VIEW v; RESNAPSHOT TABLE t; WAIT t")
     assert columns(db, "t") == [("id", "integer"), ("o", "bigint")] and same(db, postgres)
+
+
+def test_columns_that_change_while_nobody_looks(spark, warehouse, postgres, monkeypatch):
+    """The engine is closed, or dies, before it knows what to do about them."""
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT g, g FROM generate_series(1, 9) g")
+    with headrace.connect(warehouse, spark=spark) as db:
+        create_source(db, postgres, **{"auto.schema.change": "true"})
+        db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    postgres.run(
+        "UPDATE t SET n = 0 WHERE id = 1; ALTER TABLE t DROP n, ADD a int DEFAULT 1; INSERT INTO t VALUES (10, 5)"
+    )
+    with monkeypatch.context() as held:
+        held.setattr(Follower, "_evolve", lambda self: None)
+        db = headrace.connect(warehouse, spark=spark)
+        eventually(lambda: "t" in stopped(db))
+        db.engine.abandon()
+    postgres.run("UPDATE t SET a = 6 WHERE id = 2")
+    with headrace.connect(warehouse, spark=spark) as db:
+        eventually(lambda: "a" in dict(columns(db, "t")))
+        db.sql("WAIT t")
+        assert columns(db, "t") == [("id", "integer"), ("a", "integer")] and same(db, postgres)
+        db.sql("DROP SOURCE pg CASCADE")
 
 
 def test_without_the_option_columns_that_come_are_left_out(db, postgres, source, monkeypatch):
