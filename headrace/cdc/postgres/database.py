@@ -45,7 +45,10 @@ class Postgres(Database):
                 f'the replication slot "{state.slot}" is there already',
                 hint="choose another slot.name; one that nobody needs goes by pg_drop_replication_slot",
             )
-        return dataclasses.replace(state, owned=not control.has_publication(state.publication))
+        owned = not control.has_publication(state.publication)
+        if owned:
+            control.check_may_publish()
+        return dataclasses.replace(state, owned=owned)
 
     def set_up(self, control: Control, state: SourceState) -> SourceState:
         if state.owned:

@@ -175,6 +175,21 @@ class Control:
                 hint="drop one that is not needed, or raise max_replication_slots",
             )
 
+        used, most = self.rows("SELECT count(*), current_setting('max_wal_senders')::int FROM pg_stat_replication")[0]
+        if used >= most:
+            raise SourceRefused(
+                f"all {most} walsenders of PostgreSQL at {self.address} are in use",
+                hint="raise max_wal_senders, or end a replica that is not needed",
+            )
+
+    def check_may_publish(self) -> None:
+        if not self.value("SELECT has_database_privilege(current_database(), 'CREATE')"):
+            raise SourceRefused(
+                f'user "{self.address.user}" may not create a publication',
+                hint=f"GRANT CREATE ON DATABASE {identifier(self.address.database)} TO"
+                f" {identifier(self.address.user)}, or create one, and name it by publication.name",
+            )
+
     def slot(self, name: str) -> dict[str, Any] | None:
         found = self.rows(
             "SELECT active, wal_status, plugin, confirmed_flush_lsn::text, active_pid FROM pg_replication_slots"

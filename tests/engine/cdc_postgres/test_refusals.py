@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg2.extras
 import pytest
 
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, UndefinedRelation, Unsupported
@@ -81,6 +82,9 @@ def test_what_cannot_be_followed_is_refused_by_name(db, postgres, source, tmp_pa
     db.sql("CREATE SECRET weak AS 'weak'")
     with pytest.raises(HeadraceError, match='"weak" may not replicate'):
         db.sql(f"CREATE SOURCE s WITH ({options(postgres, username='weak')}, password = SECRET weak)")
+    postgres.run("ALTER ROLE weak REPLICATION")
+    with pytest.raises(HeadraceError, match='"weak" may not create a publication'):
+        db.sql(f"CREATE SOURCE s WITH ({options(postgres, username='weak')}, password = SECRET weak)")
     postgres.run("DROP OWNED BY weak; DROP ROLE weak")
     assert len(postgres.run("SELECT 1 FROM pg_replication_slots")) == 1
     assert len(postgres.run("SELECT 1 FROM pg_publication")) == 1
@@ -105,6 +109,20 @@ def test_a_server_without_a_logical_log_is_refused(db, postgres):
     try:
         with pytest.raises(HeadraceError, match="wal_level of PostgreSQL at .* is replica"):
             create_source(db, other)
+        other.stop()
+        other.set(wal_level="logical", max_wal_senders="1", max_replication_slots="1")
+        other.start()
+        other.run("SELECT pg_create_physical_replication_slot('taken')")
+        with pytest.raises(HeadraceError, match="all 1 replication slots of PostgreSQL at .* are in use"):
+            create_source(db, other)
+        other.stop()
+        other.set(max_replication_slots="2")
+        other.start()
+        reader = other.connect(connection_factory=psycopg2.extras.PhysicalReplicationConnection)
+        reader.cursor().start_replication(slot_name="taken")
+        with pytest.raises(HeadraceError, match="all 1 walsenders of PostgreSQL at .* are in use"):
+            create_source(db, other)
+        reader.close()
         assert db.sql("SHOW SOURCES").rows() == []
     finally:
         other.remove()
