@@ -122,7 +122,8 @@ class SourceJobs:
             return "retrying"
         if table.on_hold or self._engine.parameter("paused"):
             return "paused"
-        return "waiting" if follower.waits_for_others(id) else "running"
+        # A copy that is complete waits for its turn, or for views that are being filled from the table.
+        return "waiting" if progress.done or follower.waits_for_others(id) else "running"
 
     def positions(self, id: int) -> list[tuple[str, int | None, str]]:
         state = self._engine.committed
