@@ -107,7 +107,7 @@ class SourceJobs:
             "statement": relation.definition if subject == id else f"RESNAPSHOT TABLE {quote_sql(relation.name)}",
             "state": described, "error": progress.error or trouble,
             "strategy": "cdc", "parallelism": table.parallelism, "rate_limit": table.rate_limit,
-            "fraction": 1.0 if progress.done else min(0.99, progress.rows / total if total else 0.0),
+            "fraction": 1.0 if progress.done and subject == id else min(0.99, progress.rows / total if total else 0.0),
             "rows_read": progress.rows, "rows_total": total, "rows_in_flight": 0, "rows_per_second": rate,
             "seconds_left": left / rate if rate and described == "running" else None,
             "started_at": table.started_at, "inputs": {table.table.full_name: described},
