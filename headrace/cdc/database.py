@@ -119,6 +119,10 @@ class Database(ABC):
         more of them, or longer ones. Not all databases can be asked; then the log has to say it."""
         return {}
 
+    def only_nulls_added(self, control: Any, table: Any) -> bool:
+        """Whether all rows that were there have NULL in the columns that are new, so that nothing has to be read."""
+        return False
+
     # --- reading -----------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -33,6 +33,10 @@ class Followed:
     """For the table as the log has described it last"""
     grown: bool = False
     """Whether its source has columns that it should have, and has not"""
+    grown_by: int | None = None
+    """Where the log was when that was seen"""
+    by_reading: bool = False
+    """Whether it can get them only by being read anew"""
     began_at: Any = None
     """What ran when the table was published; None: it is ready to be read, or has not been published"""
     ready: bool = False
@@ -63,6 +67,11 @@ class Followed:
             self.reader = (relation, self.database.reader(self.state.table, relation))
             self.grown = bool(self.reader[1].adds)
         return self.reader[1].changes(event)
+
+    @property
+    def adds(self) -> bool:
+        """Whether the log has described it with columns that it has not."""
+        return self.reader is not None and bool(self.reader[1].adds)
 
     @property
     def rate(self) -> float | None:

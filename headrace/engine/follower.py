@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,11 @@ from headrace.cdc.chunks import shape
 from headrace.cdc.database import database
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
 from headrace.cdc.lag import Lag, Looks
-from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable, TableStopped
+from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable
 from headrace.cdc.rereads import Reread, moved_from, substituted
 from headrace.engine.changes import StagedRows
 from headrace.engine.coordinator import Write
+from headrace.engine.filling import jobs_of
 from headrace.engine.followed import Followed
 from headrace.engine.following import (
     SourceState,
@@ -37,12 +38,12 @@ from headrace.engine.following import (
     with_progress,
     with_source,
 )
-from headrace.engine.logged import Step, add_steps, told
-from headrace.engine.resnapshot import beginning, may_replace, replacing
+from headrace.engine.logged import Grown, Step, add_steps, arrived, told
+from headrace.engine.resnapshot import beginning, growing, may_replace, replacing
 from headrace.engine.small import MissingRow
 from headrace.engine.source_options import AUTO_SCHEMA
 from headrace.engine.splits import read_chunk, split_bounds
-from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
+from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, InvalidDefinition, Unsupported
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import Staged
 
@@ -220,7 +221,15 @@ class Follower:
         rereads: dict[int, Reread] = {}
         stopped: dict[int, str] = {}
         while True:
-            intakes, steps = self._decided(pieces, rereads, stopped)
+            try:
+                intakes, steps = self._decided(pieces, rereads, stopped)
+            except Grown as grown:
+                grown.table.reader = None
+                if grown.piece:
+                    pieces = pieces[: grown.piece]  # first what was before
+                else:
+                    self._grow(grown.table)
+                continue
             last = pieces[-1]
             ends = [piece.position for piece in pieces if piece.final]
             lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
@@ -241,17 +250,17 @@ class Follower:
         None: more of it would have to wait here than may."""
         table = self._tables[error.table_id]
         before = rereads[error.table_id].rows if error.table_id in rereads else ()
-        keys = moved_from(self._arrived(pieces, {})[error.table_id], [*before, *error.keys])
+        keys = moved_from(arrived(pieces, self._tables, {})[error.table_id], [*before, *error.keys])
         found = rereads[error.table_id] = self._database.rows_now(self._address, table.state.table, sorted(keys))
         while not self._stopping:
             self._news.clear()
             if self._stream.error is not None:
                 raise self._stream.error
             if self._stream.received >= found.high:
-                arrived = self._stream.peek(LARGEST_CUT)
+                here = self._stream.peek(LARGEST_CUT)
                 shown = self._control.snapshot()
-                opened = arrived[: Gate(sees=shown.sees).open([piece.xid for piece in arrived])]
-                if not any(found.sees(piece.xid) for piece in arrived[len(opened) :]):
+                opened = here[: Gate(sees=shown.sees).open([piece.xid for piece in here])]
+                if not any(found.sees(piece.xid) for piece in here[len(opened) :]):
                     return opened
             elif self._stream.full:
                 return None
@@ -263,9 +272,8 @@ class Follower:
         self, pieces: Sequence[Piece], rereads: Mapping[int, Reread], stopped: Mapping[int, str]
     ) -> tuple[dict[int, Intake], list[Step]]:
         intakes = {id: self._tables[id].intake.stopped(reason) for id, reason in stopped.items()}
-        arrived = self._arrived(pieces, intakes)
         steps: list[Step] = []
-        for id, changes in arrived.items():
+        for id, changes in arrived(pieces, self._tables, intakes, self._may_grow).items():
             if id in intakes:
                 continue
             table = self._tables[id]
@@ -284,37 +292,6 @@ class Follower:
                     step.pop(id, None)
             intakes[id] = intake
         return intakes, steps
-
-    def _arrived(self, pieces: Sequence[Piece], intakes: dict[int, Intake]) -> dict[int, list[Numbered]]:
-        """The changes of each table. Those that cannot go on are added to the intakes."""
-        arrived: dict[int, list[Numbered]] = {}
-        for piece in pieces:
-            for event in piece.events:
-                for table, relation in self._concerned(event):
-                    id = table.relation.id
-                    if id in intakes or table.intake.progress.error is not None:
-                        continue
-                    try:
-                        found = table.changes(event, relation)
-                    except SchemaChanged as error:
-                        # What was written before its columns became as we know them comes with the first chunk.
-                        if not table.intake.will_see(piece.xid):
-                            intakes[id] = table.intake.stopped(told(error), changed=True)
-                    except TableStopped as error:
-                        intakes[id] = table.intake.stopped(told(error))
-                    else:
-                        arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
-        return arrived
-
-    def _concerned(self, event: Any) -> Iterator[tuple[Followed, Any]]:
-        """The tables that an event of the log may concern, and how it describes them."""
-        for table in self._tables.values():
-            if event.relations is None:
-                yield table, None
-                continue
-            for relation in event.relations:
-                if table.state.table.is_called(relation.schema, relation.name):
-                    yield table, relation
 
     def _places(self, table: Followed, changes: Sequence[Numbered]) -> list[int]:
         intake = table.intake
@@ -392,9 +369,35 @@ class Follower:
             else:
                 table.grown = bool(found)
 
+    def _may_grow(self, table: Followed) -> bool:
+        return self._evolves and table.state.all_columns and table.state.copy_of is None and not table.by_reading
+
+    def _grow(self, table: Followed) -> None:
+        """All before the new columns has been taken: the table gets them, if that is all there is to it."""
+        id, committed = table.relation.id, self._engine.committed
+        table.by_reading = True
+        busy = copy_of(committed, id) is not None or any(id in job.inputs for job in jobs_of(committed).values())
+        if id not in committed.catalog.relations or busy:
+            return
+        if not self._database.only_nulls_added(self._control, table.state.table):
+            return
+        with contextlib.suppress(InvalidDefinition, Unsupported):  # then it is said when it is to be read anew
+            grow = growing(committed, self._database, self._control, committed.catalog.relations[id], table.state)
+            if grow is not None and self._engine.coordinator.mutate(grow, f"following {self.name}"):
+                self._forget_chunk(self._tables.pop(id))
+                self._follow_catalog()
+
     def _evolve(self) -> None:
         """Tables whose source has other columns now are read anew, with those. Until then they stay as they are."""
         for id, table in list(self._tables.items()) if self._evolves else ():
+            if table.grown and self._may_grow(table) and table.intake.progress.error is None:
+                # Nothing of it was in the log, which may have more of before: that is waited for.
+                table.grown_by = table.grown_by or self._control.log_end()
+                if self._stream.position >= table.grown_by:
+                    self._grow(table)
+                else:
+                    self._stream.nudge()
+                continue
             grown = table.grown and table.ready and table.state.copy_of is None
             wanted = table.intake.progress.changed or (grown and table.intake.progress.error is None)
             committed, of = self._engine.committed, table.state.copy_of or id

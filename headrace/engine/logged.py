@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.catalog import Relation
-from headrace.cdc.changelog import UNCHANGED, Change, Truncate, columns_of, fold
+from headrace.cdc.changelog import UNCHANGED, Change, Piece, Truncate, columns_of, fold
+from headrace.cdc.intake import Intake, Numbered
+from headrace.cdc.problems import SchemaChanged, TableStopped
 from headrace.cdc.values import column
 from headrace.engine.changes import OLD_ROW, ChangelogRows, Fill, UpdateFrame
+from headrace.engine.followed import Followed
 from headrace.errors import HeadraceError
 from headrace.state.layout import Layout
 from headrace.types import quote_spark
@@ -20,6 +23,55 @@ if TYPE_CHECKING:
 
 Step = dict[int, Any]
 """By table: what one epoch does to it"""
+
+
+class Grown(Exception):
+    """The log has come to where a table has more columns."""
+
+    def __init__(self, table: Followed, piece: int):
+        super().__init__()
+        self.table, self.piece = table, piece
+
+
+def arrived(
+    pieces: Sequence[Piece],
+    tables: Mapping[int, Followed],
+    intakes: dict[int, Intake],
+    may_grow: Callable[[Followed], bool] = lambda table: False,
+) -> dict[int, list[Numbered]]:
+    """The changes of each table. Those that cannot go on are added to the intakes; one that has more columns in some
+    piece, and may get them, is raised."""
+    found: dict[int, list[Numbered]] = {}
+    for number, piece in enumerate(pieces):
+        for event in piece.events:
+            for table, relation in _concerned(event, tables):
+                id = table.relation.id
+                if id in intakes or table.intake.progress.error is not None:
+                    continue
+                try:
+                    changes = table.changes(event, relation)
+                except SchemaChanged as error:
+                    # What was written before its columns became as we know them comes with the first chunk.
+                    if not table.intake.will_see(piece.xid):
+                        intakes[id] = table.intake.stopped(told(error), changed=True)
+                except TableStopped as error:
+                    intakes[id] = table.intake.stopped(told(error))
+                else:
+                    if table.adds and may_grow(table):
+                        raise Grown(table, number)
+                    found.setdefault(id, []).extend((piece.xid, change) for change in changes)
+    return found
+
+
+def _concerned(event: Any, tables: Mapping[int, Followed]) -> Iterator[tuple[Followed, Any]]:
+    """The tables that an event of the log may concern, and how it describes them."""
+    for table in tables.values():
+        if event.relations is None:
+            yield table, None
+            continue
+        for relation in event.relations:
+            if table.state.table.is_called(relation.schema, relation.name):
+                yield table, relation
 
 
 def told(error: HeadraceError) -> str:

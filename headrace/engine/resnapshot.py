@@ -31,6 +31,7 @@ from headrace.engine.following import (
     table_state,
     with_copies_shown,
     with_copy,
+    with_following,
     with_table,
     without_copy,
 )
@@ -66,6 +67,24 @@ def _adding(table_id: int, columns: Sequence[Column], following: TableState, tot
         state = without_copy(state, table_id)
         copy = table.replace(id=state.catalog.next_id, columns=tuple(columns), created_epoch=epoch)
         return with_copy(state, copy, following, Progress(total=total)), None
+
+    return apply
+
+
+def growing(state: Manifest, server: Database, control: Any, table: Relation, following: TableState) -> Mutate | None:
+    """Adds columns of which all rows have NULL; None: that is not all that has changed."""
+    found, key = control.table(following.table.schema, following.table.name), [each.name for each in table.pk]
+    columns, found = evolved(server, found, table.columns, key, needs(table, state.catalog))
+    if columns[: len(table.columns)] != table.columns or len(columns) == len(table.columns):
+        return None
+
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, bool]:
+        if state.catalog.relations.get(table.id) != table:
+            return state, False
+        catalog = state.catalog.update(table.replace(columns=columns))
+        return with_following(
+            dataclasses.replace(state, catalog=catalog), table.id, dataclasses.replace(following, table=found)
+        ), True
 
     return apply
 

@@ -11,7 +11,7 @@ from headrace.cdc.database import Database, Hold
 from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
 from headrace.cdc.postgres.server import Address, Control
 from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import LogReader, SourceTable, check_shape, grown_columns
+from headrace.cdc.postgres.tables import LogReader, SourceTable, check_numbers, check_shape, grown_columns
 from headrace.cdc.postgres.types import checked, natural
 from headrace.cdc.problems import AGAIN, SchemaChanged
 from headrace.cdc.rereads import Reread
@@ -103,11 +103,16 @@ class Postgres(Database):
         shapes, found = control.shapes([table.oid for table in tables]), {}
         for table in tables:
             try:
-                check_shape(table, table.oid, shapes.get(table.oid, ()))
-                found[table] = bool(grown_columns(table, shapes[table.oid]))
+                now = shapes.get(table.oid, {})
+                check_shape(table, table.oid, [*now.values()])
+                check_numbers(table, {column.name: number for number, column in now.items()})
+                found[table] = bool(grown_columns(table, [*now.values()]))
             except SchemaChanged as error:
                 found[table] = error
         return found
+
+    def only_nulls_added(self, control: Control, table: SourceTable) -> bool:
+        return control.only_nulls_added(table)
 
     def hold(self, address: Address) -> Hold:
         return SharedSnapshot(address)

@@ -235,16 +235,16 @@ class Control:
         )
         return {oid for (oid,) in found}
 
-    def shapes(self, oids: Iterable[int]) -> dict[int, list[LogColumn]]:
-        """The columns that tables have now, as the log would describe them; nothing of tables that are gone."""
+    def shapes(self, oids: Iterable[int]) -> dict[int, dict[int, LogColumn]]:
+        """The columns that tables have now, by number, as the log would describe them; none of tables that are gone."""
         wanted, found = ", ".join(map(str, oids)), {}
         rows = self.rows(
-            "SELECT attrelid::bigint, attname, atttypid::bigint, atttypmod FROM pg_attribute"
+            "SELECT attrelid::bigint, attnum, attname, atttypid::bigint, atttypmod FROM pg_attribute"
             f" WHERE attrelid IN ({wanted or 0}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
             " ORDER BY attrelid, attnum"
         )
-        for oid, name, type_oid, modifier in rows:
-            found.setdefault(oid, []).append(LogColumn(name, type_oid, modifier, False))
+        for oid, number, name, type_oid, modifier in rows:
+            found.setdefault(oid, {})[number] = LogColumn(name, type_oid, modifier, False)
         return found
 
     def publish(self, name: str, table: SourceTable) -> None:
@@ -295,7 +295,10 @@ class Control:
                 f"table {shown} has a REPLICA IDENTITY without the primary key",
                 hint=f"ALTER TABLE {identifier(schema)}.{identifier(name)} REPLICA IDENTITY DEFAULT",
             )
-        table = SourceTable(schema=schema, name=name, columns=columns, key=key, oid=oid)
+        last, files = self.rows(_STORED.format(oid=oid))[0]
+        table = SourceTable(
+            schema=schema, name=name, columns=columns, key=key, oid=oid, last_attnum=last, files=tuple(files)
+        )
         for column in table.key_columns:
             if not column.type.built_in and not column.type.enum:
                 raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
@@ -309,6 +312,14 @@ class Control:
         self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
     ) -> list[int]:
         return [row[0] for row in self.rows(table.places(keys, at, end, flight=flight))]
+
+    def only_nulls_added(self, table: SourceTable) -> bool:
+        """Whether all rows that were there have NULL in the columns that the table has got since we knew it: those had
+        no default, none of them was dropped and made again, and no row has been written anew."""
+        if not table.last_attnum:
+            return False
+        _, files = self.rows(_STORED.format(oid=table.oid))[0]
+        return tuple(files) == table.files and not self.value(_ADDED.format(oid=table.oid, last=table.last_attnum))
 
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""
@@ -324,7 +335,7 @@ _COLUMNS = """
 SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
        CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
-       a.atttypid::bigint, a.atttypmod
+       a.atttypid::bigint, a.atttypmod, a.attnum
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -332,6 +343,18 @@ JOIN pg_namespace bn ON bn.oid = b.typnamespace
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
 WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+_STORED = """
+SELECT (SELECT max(attnum) FROM pg_attribute WHERE attrelid = {oid}),
+       array(SELECT pg_relation_filenode(relid)::bigint FROM
+             (SELECT {oid}::oid UNION SELECT relid FROM pg_partition_tree({oid})) AS parts (relid)
+             WHERE pg_relation_filenode(relid) IS NOT NULL ORDER BY 1)
+"""
+
+_ADDED = """
+SELECT count(*) FROM pg_attribute WHERE attrelid = {oid} AND attnum > {last}
+AND (attisdropped OR atthasdef OR atthasmissing OR attgenerated <> '' OR attidentity <> '')
 """
 
 _KEY = """
@@ -343,7 +366,7 @@ WHERE i.indrelid = {oid} AND i.indisprimary AND k.place <= i.indnkeyatts ORDER B
 
 
 def _column(row: tuple) -> SourceColumn:
-    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier = row
+    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier, number = row
     return SourceColumn(
         name=name,
         type=SourceType(name=kind, schema=schema, modifier=modifier, enum=enum, text=text),
@@ -352,6 +375,7 @@ def _column(row: tuple) -> SourceColumn:
         nullable=nullable,
         type_oid=type_oid,
         type_modifier=type_modifier,
+        number=number,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ class SourceColumn:
     type_oid: int = 0
     type_modifier: int = -1
     """As the log names its type; of a domain, not of what it is based on"""
+    number: int = 0
+    """One that is dropped and made again has another; 0: not known"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +37,16 @@ class SourceTable:
     key: tuple[str, ...]
     """The primary key, in its own order"""
     oid: int = 0
+    last_attnum: int = 0
+    """The number of its last column, also if that was dropped; 0: not known"""
+    files: tuple[int, ...] = ()
+    """Where its rows are, and those of its partitions: other ones if they have been written anew"""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> SourceTable:
         columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
-        return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"])}))
+        files = tuple(data.get("files", ()))
+        return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"]), "files": files}))
 
     @property
     def full_name(self) -> str:
@@ -122,6 +129,13 @@ def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> N
         if not _holds_the_same(column, now[column.name]):
             # The rows that are there may have been rewritten, of which the log says nothing.
             raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+
+
+def check_numbers(table: SourceTable, numbers: Mapping[str, int]) -> None:
+    """Whether no column was dropped and made again, with the same name and type: the log tells them not apart."""
+    for column in table.columns:
+        if column.number and numbers[column.name] != column.number:
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} is another one now', hint=AGAIN)
 
 
 def grown_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:

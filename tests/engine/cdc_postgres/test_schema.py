@@ -69,6 +69,46 @@ def test_columns_come_go_and_grow(db, postgres, evolving):
     assert same(db, postgres)
 
 
+def test_a_column_without_a_default_comes_at_its_place_in_the_log(db, postgres, evolving, monkeypatch):
+    """Nothing has to be read for it: every row that was there has NULL in it."""
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE p (LIKE t INCLUDING ALL)")
+    postgres.run("INSERT INTO t SELECT g, 'v' FROM generate_series(1, 10) g; INSERT INTO p SELECT * FROM t")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; CREATE TABLE p (*) FROM pg TABLE 'p'; WAIT")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, v FROM t WHERE id > 5")
+
+    def refused(*_):
+        raise AssertionError("a table was read anew")
+
+    monkeypatch.setattr("headrace.engine.follower.beginning", refused)
+    for statement in (
+        "UPDATE t SET v = 'old' WHERE id = 1", "ALTER TABLE t ADD a int, ADD b text[]",
+        "UPDATE t SET a = 2 WHERE id IN (2, 8)", "INSERT INTO t VALUES (11, 'new', 11, '{x}')",
+        "DELETE FROM t WHERE id = 3", "ALTER TABLE p ADD a int",
+    ):  # fmt: skip
+        postgres.run(statement)
+    eventually(lambda: ("b", "varchar[]") in columns(db, "t") and ("a", "integer") in columns(db, "p"))
+    assert same(db, postgres) and same(db, postgres, "p")
+    assert rows(db, "SELECT * FROM m") == theirs(postgres, "SELECT id, v FROM t WHERE id > 5")
+    assert db.sql("CHECK MATERIALIZED VIEW m").rows()[0][0].startswith("equal") and db.sql("SHOW JOBS").rows() == []
+    db.sql("CREATE MATERIALIZED VIEW n AS SELECT id, a FROM t WHERE a IS NULL OR a > 5")
+    db.sql("COMPACT t")
+    postgres.run(
+        "UPDATE t SET a = NULL WHERE id = 11; UPDATE t SET b = '{}' WHERE id = 4; INSERT INTO p VALUES (12, 'v', 1)"
+    )
+    assert same(db, postgres) and same(db, postgres, "p")
+    assert rows(db, "SELECT * FROM n") == theirs(postgres, "SELECT id, a FROM t WHERE a IS NULL OR a > 5")
+    monkeypatch.undo()
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
+    # One that was there, is gone, and is there again is another one; the log does not say so.
+    postgres.run("ALTER TABLE t DROP a; ALTER TABLE t ADD a int; INSERT INTO t VALUES (13, 'v', NULL, 13)")
+    eventually(lambda: same(db, postgres) and not db.jobs())
+    # Rows of before and behind the change, in one transaction.
+    postgres.run("UPDATE p SET v = 'w'; ALTER TABLE p ADD b int; INSERT INTO p VALUES (13, 'v', 1, 1)")
+    eventually(lambda: "b" in dict(columns(db, "p")))
+    db.sql("WAIT p")
+    assert same(db, postgres, "p")
+
+
 def test_what_cannot_be_followed_stops_its_table_alone(db, postgres, evolving):
     postgres.run(
         "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1); CREATE TABLE u (LIKE t INCLUDING ALL)"
