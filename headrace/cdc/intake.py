@@ -38,8 +38,20 @@ class Progress:
     """Read so far"""
     total: int = 0
     """As the database estimated when it began"""
+    splits: int = 0
+    """Read so far"""
     error: str | None = None
     """Why it is stopped: nothing of the log is applied to it any more"""
+    changed: bool = False
+    """Whether it is because its source has other columns now"""
+
+    def splits_expected(self, rows: int) -> int:
+        """Those that were read, and as many of so many rows as the estimate leaves.
+
+        >>> Progress(rows=250, total=1000, splits=3).splits_expected(100), Progress(rows=9, splits=1).splits_expected(4)
+        (11, 2)
+        """
+        return self.splits if self.done else self.splits + max(1, -(-(self.total - self.rows) // rows))
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -57,9 +69,10 @@ class Flight:
     end: Key | None
     """The first key behind it; None: it is the last"""
     sees: Callable[[Any], bool]
-    """Whether its snapshot shows a transaction"""
-    high: int
-    """Whatever the snapshot shows was committed before this position of the log"""
+    """Whether what is read certainly shows a transaction. Whether it shows others does not matter if the log's rows are
+    whole: they are applied in order, and the last of each key decides."""
+    high: int | None = None
+    """Whatever is read was committed before this position of the log; None: that is known once it has been read"""
 
 
 Numbered = tuple[Any, Change | Truncate]
@@ -90,8 +103,13 @@ class Intake:
     def without_flight(self) -> Intake:
         return dataclasses.replace(self, flight=None, late=())
 
-    def stopped(self, reason: str) -> Intake:
-        return Intake(progress=dataclasses.replace(self.progress, error=reason))
+    def stopped(self, reason: str, *, changed: bool = False) -> Intake:
+        return Intake(progress=dataclasses.replace(self.progress, error=reason, changed=changed))
+
+    def will_see(self, transaction: Any) -> bool:
+        """Whether all that a transaction did is of no interest, because the first chunk shows it."""
+        unread = not self.progress.done and self.progress.at is None
+        return unread and (self.flight is None or self.flight.sees(transaction))
 
     def take(self, changes: Sequence[Numbered], places: Sequence[int]) -> tuple[list[Change | Truncate], Intake]:
         """What applies now, and what is known afterwards. ``places``: one for each change, of no use for a Truncate."""
@@ -111,17 +129,22 @@ class Intake:
                 late.append(numbered)
         return applied, dataclasses.replace(after, late=tuple(late))
 
-    def may_land(self, position: int) -> bool:
-        return self.flight is not None and position >= self.flight.high
+    def was_read(self, high: int) -> Intake:
+        assert self.flight is not None
+        return dataclasses.replace(self, flight=dataclasses.replace(self.flight, high=high))
 
-    def landed(self, rows: int) -> tuple[list[Change], Intake]:
+    def may_land(self, position: int) -> bool:
+        return self.flight is not None and self.flight.high is not None and position >= self.flight.high
+
+    def landed(self, rows: int, splits: int = 1) -> tuple[list[Change], Intake]:
         """What to apply on top of the chunk's rows, and what is known afterwards."""
         flight = self.flight
         assert flight is not None
         applied = [change for transaction, change in self.late if not flight.sees(transaction)]
         progress = dataclasses.replace(
-            self.progress, at=flight.end, done=flight.end is None, rows=self.progress.rows + rows
-        )
+            self.progress, at=flight.end, done=flight.end is None, rows=self.progress.rows + rows,
+            splits=self.progress.splits + splits,
+        )  # fmt: skip
         return applied, Intake(progress=progress)
 
 

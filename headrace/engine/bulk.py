@@ -52,10 +52,14 @@ class BulkWriter:
     def update(
         self, layout: Layout, frame: DataFrame, *, epoch: int, deletes: bool, keep_unchanged: bool = False
     ) -> tuple[list[RunFile], int]:
-        """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key. Answers its rows."""
+        """``frame`` has the struct ``old`` and, unless it deletes, ``new`` with the same key. Answers its rows.
+
+        Either may be NULL: a row comes, or goes.
+        """
         puts = "" if deletes else f", named_struct('w', CAST(1 AS TINYINT), 'r', {NEW_ROW})"
         change = f"array(named_struct('w', CAST(-1 AS TINYINT), 'r', {OLD_ROW}){puts})"
-        rows = frame.select(F.explode(F.expr(change)).alias("c")).selectExpr("c.r.*", f"c.w AS {WEIGHT}")
+        rows = frame.select(F.explode(F.expr(change)).alias("c"))
+        rows = rows.where("c.r IS NOT NULL").selectExpr("c.r.*", f"c.w AS {WEIGHT}")
         rows = rows.selectExpr(*_columns(layout), WEIGHT, f"{spark_expression(layout.distribution)} AS {VNODE}")
         body = self._body(layout, "weighted", epoch, keep_unchanged)
         with self._staged(rows) as staged:

@@ -50,10 +50,19 @@ class UpdateFrame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplaceFrame:
+    """A frame with the struct columns OLD_ROW and NEW_ROW, of one key. Either may be NULL: a row comes, or goes."""
+
+    build: Callable[[Any], DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fill:
     """A row of the log that leaves values out, because they did not change."""
 
     row: int
+    key: tuple[str, ...]
+    """Of the row, as the database writes it"""
     columns: tuple[str, ...]
     origin: int
     """The row of ``ChangelogRows.origins`` with the key of the stored row that has them"""
@@ -78,7 +87,7 @@ class StagedRows:
     staged: tuple[Staged, ...]
 
 
-Change = InsertRows | InsertFrame | UpdateFrame | ChangelogRows | StagedRows
+Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | StagedRows
 
 
 @dataclass(kw_only=True)

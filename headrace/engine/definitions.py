@@ -16,7 +16,7 @@ from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.filling import with_job
-from headrace.engine.following import forgotten
+from headrace.engine.following import without
 from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
@@ -216,20 +216,17 @@ class Definitions:
 
     def drop(self, statement: ast.Drop) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
-            catalog, runs, offsets, notices = state.catalog, dict(state.runs), dict(state.offsets), []
-            positions = dict(state.positions)
+            catalog, dropped, notices = state.catalog, [], []
             for name in statement.names:
                 if statement.if_exists and catalog.find(name) is None:
                     notices.append(f'{statement.kind} "{name}" does not exist, skipping')
                     continue
                 catalog, gone = catalog.drop(catalog.get(name, statement.kind), cascade=statement.cascade)
-                for relation in gone:
-                    runs.pop(relation.id, None)
-                    offsets.pop(f"row_id:{relation.id}", None)
-                    forgotten(offsets, relation.id)
-                    positions.pop(str(relation.id), None)
-            changed = dataclasses.replace(state, catalog=catalog, runs=runs, offsets=offsets, positions=positions)
-            return changed, "; ".join(notices) or None
+                dropped += [relation.id for relation in gone]
+            for id in dropped:
+                state = without(state, id)
+            positions = {key: data for key, data in state.positions.items() if int(key) not in dropped}
+            return dataclasses.replace(state, catalog=catalog, positions=positions), "; ".join(notices) or None
 
         return apply
 

@@ -26,6 +26,7 @@ from headrace.engine.lock import WarehouseLock
 from headrace.engine.maintenance import Maintenance
 from headrace.engine.relations import RelationFrames
 from headrace.engine.secrets import Secrets
+from headrace.engine.source_jobs import SourceJobs
 from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
@@ -77,6 +78,7 @@ class Engine:
             self.jobs = Jobs(self)
             self.secrets = Secrets(storage)
             self.sources = Sources(self)
+            self.source_jobs = SourceJobs(self)
         except BaseException:
             self._lock.release()
             raise
@@ -198,6 +200,7 @@ class Engine:
     def close(self) -> None:
         try:
             self.sources.stop()
+            self.source_jobs.stop()
             self.maintenance.stop()
             self.backfills.stop()
             self.coordinator.close()
@@ -207,6 +210,7 @@ class Engine:
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
         self.sources.stop()
+        self.source_jobs.stop()
         self.maintenance.stop()
         self.backfills.stop()
         self.coordinator.abandon()
@@ -230,7 +234,7 @@ class Engine:
 
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
-        self.sources.committed(manifest)
+        self.source_jobs.committed(manifest)
 
 
 def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:

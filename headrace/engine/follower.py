@@ -12,45 +12,48 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headrace.catalog import Relation
-from headrace.cdc.changelog import UNCHANGED, Change, Piece, Truncate, columns_of, fold
+from headrace.cdc.changelog import Change, Piece, Truncate
+from headrace.cdc.chunks import shape
+from headrace.cdc.database import database
 from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
-from headrace.cdc.postgres.pgoutput import LogRelation, Truncated
-from headrace.cdc.postgres.server import Control
-from headrace.cdc.postgres.snapshots import Snapshot
-from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import AGAIN, LogReader, TableStopped
-from headrace.cdc.values import column
-from headrace.engine.changes import OLD_ROW, ChangelogRows, Fill, StagedRows, UpdateFrame
+from headrace.cdc.lag import Lag, Looks
+from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable
+from headrace.cdc.rereads import Reread, moved_from, substituted
+from headrace.engine.changes import StagedRows
 from headrace.engine.coordinator import Write
+from headrace.engine.filling import jobs_of
+from headrace.engine.followed import Followed
 from headrace.engine.following import (
     SourceState,
-    TableState,
+    copy_of,
     progress_of,
     source_state,
     tables_of,
+    with_copies_shown,
     with_progress,
     with_source,
 )
+from headrace.engine.logged import Grown, Step, add_steps, arrived, told
+from headrace.engine.resnapshot import beginning, growing, may_replace, replacing
 from headrace.engine.small import MissingRow
-from headrace.engine.splits import ReadSnapshot, read_chunk, split_bounds
-from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError
-from headrace.state.layout import Layout
+from headrace.engine.source_options import AUTO_SCHEMA
+from headrace.engine.splits import read_chunk, split_bounds
+from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, InvalidDefinition, Unsupported
 from headrace.state.manifest import Manifest
 from headrace.state.ranges import Staged
-from headrace.types import quote_spark
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
+
+LARGEST_CUT = 1 << 40
+"""Whatever has arrived: the log's bound is what bounds it"""
 
 CUT_EVENTS = 50_000
 """Changes of one epoch; a transaction is taken whole, or in pieces of so many"""
@@ -61,55 +64,28 @@ LATE_CHANGES = 200_000
 IDLE_SECONDS = 10.0
 """How often an idle source's position is committed, so that its server can forget"""
 
+LOOK_SECONDS = 1.0
+"""How often the server is asked where its log ends"""
+
 CHUNKS = 4
 """Chunks that are read at the same time, of all tables of a source"""
-
-
-@dataclass(kw_only=True, eq=False)
-class _Table:
-    relation: Relation
-    state: TableState
-    intake: Intake
-    reader: tuple[LogRelation, LogReader] | None = None
-    """For the table as the log has described it last"""
-    began_at: Snapshot | None = None
-    """What ran when the table was published; None: it is ready to be read, or has not been published"""
-    ready: bool = False
-    reading: Future[list[Staged]] | None = None
-    """The chunk in flight"""
-    split_rows: int = 0
-    recent: list[tuple[float, int]] = field(default_factory=list)
-    """When how many rows had been read, for rows/s"""
-
-    @property
-    def layout(self) -> Layout:
-        return Layout.of(self.relation)
-
-    def changes(self, event: Any, relation: LogRelation) -> list[Change | Truncate]:
-        if self.reader is None or self.reader[0] is not relation:
-            self.reader = (relation, LogReader(self.state.table, relation))
-        return self.reader[1].changes(event)
-
-
-Step = dict[int, Any]
-"""By table: what one epoch does to it"""
 
 
 class Follower:
     def __init__(self, engine: Engine, source: Relation, state: SourceState, password: str | None):
         self._engine, self._id, self.name = engine, source.id, source.name
         self._state = state
-        self._address = state.address(password)
-        self._control = Control(self._address)
-        self._tables: dict[int, _Table] = {}
+        self._evolves = dict(source.options).get(AUTO_SCHEMA, "false").lower() == "true"
+        self._database = database(state.connector)
+        self._address = self._database.address(state, password)
+        self._control = self._database.control(self._address)
+        self._tables: dict[int, Followed] = {}
         self._news = threading.Event()
         self._stopping = False
         self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-splits")
-        self._stream = LogStream(
-            self._address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
-            on_news=self._news.set,
-        )  # fmt: skip
+        self._stream = self._database.feed(state, self._address, self._news.set)
         self._committed_at = self._checked_at = time.monotonic()
+        self._looked_at, self._looks = 0.0, Looks()
         self._error: HeadraceError | None = None
         self._thread = threading.Thread(target=self._run, name="headrace-follower", daemon=True)
 
@@ -136,16 +112,22 @@ class Follower:
     def error(self) -> HeadraceError | None:
         return self._error or self._stream.error
 
+    def lag(self) -> Lag:
+        position = self._stream.position
+        return self._looks.reached(position).lag(position, now=time.monotonic())
+
+    def trouble(self, table_id: int) -> HeadraceError | None:
+        """Why the table cannot be read now, or nothing of its source."""
+        table = self._tables.get(table_id)
+        return (None if table is None else table.trouble) or self.error
+
     def waits_for_others(self, table_id: int) -> bool:
         table = self._tables.get(table_id)
         return table is not None and not table.ready and table.began_at is not None
 
     def rate(self, table_id: int) -> float | None:
         table = self._tables.get(table_id)
-        if table is None or len(table.recent) < 2:
-            return None
-        (first, before), (last, after) = table.recent[0], table.recent[-1]
-        return (after - before) / (last - first) if last > first else None
+        return None if table is None else table.rate
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -157,7 +139,7 @@ class Follower:
                 busy = self._turn()
                 self._error, patience = None, 0.1
                 if not busy:
-                    self._news.wait(0.5)
+                    self._news.wait(self._patience())
             except (EngineClosed, Fenced):
                 return
             except HeadraceError as error:
@@ -174,20 +156,28 @@ class Follower:
                 self._error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
                 self._news.wait(5.0)
 
+    def _patience(self) -> float:
+        """Until something may be due that nobody reports."""
+        due = [table.next_at - time.monotonic() for table in self._tables.values() if table.reading is None]
+        return min([0.5, *(each for each in due if each > 0)])
+
     def _turn(self) -> bool:
         """Whatever can be done now; whether there may be more."""
         self._follow_catalog()
+        self._look()
         took = self._take()
         landed = self._land()
         self._prepare()
         self._launch()
         self._commit_idle()
         self._check_published()
-        return took or landed
+        self._evolve()
+        replaced = self._replace()
+        return took or landed or replaced
 
     def _follow_catalog(self) -> None:
-        committed = self._engine.committed
-        wanted = tables_of(committed, self._id)
+        committed = with_copies_shown(self._engine.committed)
+        wanted = tables_of(committed, self._id, copies=True)
         for id in [id for id in self._tables if id not in wanted]:
             self._forget_chunk(self._tables.pop(id))
         for id, state in wanted.items():
@@ -195,12 +185,27 @@ class Follower:
             if id not in self._tables:
                 progress = progress_of(committed, id)
                 # What was read before the process ended was also published and waited for.
-                ready = progress.at is not None or progress.done
-                self._tables[id] = _Table(
+                ready = progress.at is not None or (progress.done and state.snapshot)
+                self._tables[id] = Followed(
                     relation=relation, state=state, intake=Intake(progress=progress), ready=ready,
-                    split_rows=state.split_rows,
+                    split_rows=state.split_rows, database=self._database,
                 )  # fmt: skip
-            self._tables[id].relation = relation
+            table = self._tables[id]
+            if table.state.split_rows != state.split_rows:
+                table.split_rows = state.split_rows
+            if table.state.table != state.table:
+                table.reader = None
+            table.relation, table.state = relation, state
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        end, position = self._control.log_end(), self._stream.position
+        behind = self._control.log_bytes(position, end) if position < end else 0
+        self._looked_at = time.monotonic()
+        self._looks = self._looks.reached(position).looked(end, now=self._looked_at, behind=behind)
+        if behind:
+            self._stream.nudge()  # of what is not ours, the server says only sometimes that it has passed
 
     # --- the log -----------------------------------------------------------------------------------------------
 
@@ -213,54 +218,82 @@ class Follower:
         if not pieces:
             self._news.wait(0.05)  # in the log, and not visible yet: there is nothing to wait for but time
             return True
-        intakes, steps = self._decided(pieces)
-        last = pieces[-1]
-        ends = [piece.position for piece in pieces if piece.final]
-        lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
-        if intakes or skip:
-            self._commit(intakes, steps, lsn=lsn, skip=skip)
-        # Else nothing in it is ours, and it need not be durable: it may come again.
+        rereads: dict[int, Reread] = {}
+        stopped: dict[int, str] = {}
+        while True:
+            try:
+                intakes, steps = self._decided(pieces, rereads, stopped)
+            except Grown as grown:
+                grown.table.reader = None
+                if grown.piece:
+                    pieces = pieces[: grown.piece]  # first what was before
+                else:
+                    self._grow(grown.table)
+                continue
+            last = pieces[-1]
+            ends = [piece.position for piece in pieces if piece.final]
+            lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
+            try:
+                if intakes or skip:
+                    self._commit(intakes, steps, lsn=lsn, skip=skip)
+                break  # with nothing in it that is ours, it need not be durable: it may come again
+            except MissingRow as error:
+                more = self._read_again(error, pieces, rereads)
+                if more is None:
+                    stopped[error.table_id] = told(error)
+                pieces = more or pieces
         self._stream.take(pieces)
         return True
 
-    def _decided(self, pieces: Sequence[Piece]) -> tuple[dict[int, Intake], list[Step]]:
-        by_name: dict[tuple[str, str], list[_Table]] = {}
-        for table in self._tables.values():
-            by_name.setdefault((table.state.table.schema, table.state.table.name), []).append(table)
-        arrived: dict[int, list[Numbered]] = {}
-        intakes: dict[int, Intake] = {}
-        for piece in pieces:
-            for event in piece.events:
-                for relation in event.relations if isinstance(event, Truncated) else (event.relation,):
-                    for table in by_name.get((relation.schema, relation.name), ()):
-                        id = table.relation.id
-                        if id in intakes or table.intake.progress.error is not None:
-                            continue
-                        try:
-                            found = table.changes(event, relation)
-                        except TableStopped as error:
-                            intakes[id] = table.intake.stopped(_told(error))
-                        else:
-                            arrived.setdefault(id, []).extend((piece.xid, change) for change in found)
+    def _read_again(self, error: MissingRow, pieces: Sequence[Piece], rereads: dict[int, Reread]) -> list[Piece] | None:
+        """Reads rows of which the log leaves something out that is not here, and answers the log up to where that was;
+        None: more of it would have to wait here than may."""
+        table = self._tables[error.table_id]
+        before = rereads[error.table_id].rows if error.table_id in rereads else ()
+        keys = moved_from(arrived(pieces, self._tables, {})[error.table_id], [*before, *error.keys])
+        found = rereads[error.table_id] = self._database.rows_now(self._address, table.state.table, sorted(keys))
+        while not self._stopping:
+            self._news.clear()
+            if self._stream.error is not None:
+                raise self._stream.error
+            if self._stream.received >= found.high:
+                here = self._stream.peek(LARGEST_CUT)
+                shown = self._control.snapshot()
+                opened = here[: Gate(sees=shown.sees).open([piece.xid for piece in here])]
+                if not any(found.sees(piece.xid) for piece in here[len(opened) :]):
+                    return opened
+            elif self._stream.full:
+                return None
+            self._stream.nudge()
+            self._news.wait(0.05)
+        raise EngineClosed("the source is not followed any more")
+
+    def _decided(
+        self, pieces: Sequence[Piece], rereads: Mapping[int, Reread], stopped: Mapping[int, str]
+    ) -> tuple[dict[int, Intake], list[Step]]:
+        intakes = {id: self._tables[id].intake.stopped(reason) for id, reason in stopped.items()}
         steps: list[Step] = []
-        for id, changes in arrived.items():
+        for id, changes in arrived(pieces, self._tables, intakes, self._may_grow).items():
             if id in intakes:
                 continue
             table = self._tables[id]
-            applied, intake = table.intake.take(changes, self._places(table, changes))
+            places = self._places(table, changes)
+            if id in rereads:
+                changes, places = substituted(changes, places, rereads[id])
+            applied, intake = table.intake.take(changes, places)
             if len(intake.late) > LATE_CHANGES:
                 table.split_rows = max(1, table.split_rows // 2)
                 intake = intake.without_flight()
             try:
-                _add_steps(steps, table, applied, self._engine)
+                self._add_steps(steps, table, applied)
             except DataError as error:
-                intake = table.intake.stopped(_told(error))
+                intake = table.intake.stopped(told(error), changed=table.grown)
                 for step in steps:
                     step.pop(id, None)
             intakes[id] = intake
         return intakes, steps
 
-    def _places(self, table: _Table, changes: Sequence[Numbered]) -> list[int]:
+    def _places(self, table: Followed, changes: Sequence[Numbered]) -> list[int]:
         intake = table.intake
         if not intake.asks:
             return [intake.everywhere] * len(changes)
@@ -268,23 +301,17 @@ class Follower:
         if not keys:
             return [BEYOND] * len(changes)
         flight = intake.flight
-        sql = table.state.table.places(
-            keys, intake.progress.at, None if flight is None else flight.end, flight=flight is not None
-        )
-        found = dict(zip(keys, (row[0] for row in self._control.rows(sql)), strict=True))
+        end = None if flight is None else flight.end
+        places = self._control.places(table.state.table, keys, intake.progress.at, end, flight=flight is not None)
+        found = dict(zip(keys, places, strict=True))
         return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
 
     def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, lsn: int | None = None, skip: int = 0) -> None:
         """One commit for all of it; then the server may forget."""
-        source = self._state if lsn is None else dataclasses.replace(self._state, lsn=lsn, skip=skip)
-        while True:
-            try:
-                self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
-                break
-            except MissingRow as error:
-                id = error.table_id
-                intakes = intakes | {id: self._tables[id].intake.stopped(_told(error))}
-                steps = [{key: change for key, change in step.items() if key != id} for step in steps]
+        source = self._state
+        if lsn is not None:
+            source = dataclasses.replace(source, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
+        self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
         self._state = source
         self._committed_at = time.monotonic()
         for id, intake in intakes.items():
@@ -295,19 +322,20 @@ class Follower:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if source_state(state, self._id) is None:
                 raise EngineClosed(f'source "{self.name}" was dropped')
-            alive = tables_of(state, self._id)
+            alive, shown = tables_of(state, self._id, copies=True), state.catalog
+            state = with_copies_shown(state)
             for number, step in enumerate(steps):
                 writes = [Write(table_id=id, change=change) for id, change in step.items() if id in alive]
                 if writes:
                     epoch = max(epoch, state.epoch) if number == 0 else epoch + 1
                     state, _ = self._engine.evaluator(state, writes, epoch)
                     state = dataclasses.replace(state, epoch=epoch)
-            state = with_source(state, self._id, source)
+            state = with_source(dataclasses.replace(state, catalog=shown), self._id, source)
             return with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive}), None
 
         return apply
 
-    def _adopt(self, table: _Table, intake: Intake) -> None:
+    def _adopt(self, table: Followed, intake: Intake) -> None:
         if table.intake.flight is not None and intake.flight is None:
             self._forget_chunk(table)
         table.intake = intake
@@ -324,12 +352,70 @@ class Follower:
         """Of a table that was dropped, or is published no more, the log says nothing: not even that."""
         if time.monotonic() - self._checked_at < IDLE_SECONDS:
             return
-        published = self._control.published(self._state.publication)
+        watched = {
+            id: table.state.table
+            for id, table in self._tables.items()
+            if table.ready and table.intake.progress.error is None
+        }
+        gone = dict(self._database.gone(self._control, self._state, list(watched.values())))
+        changed = self._database.changed(self._control, [each for each in watched.values() if each not in gone])
         self._checked_at = time.monotonic()
-        for id, table in self._tables.items():
-            if table.ready and table.intake.progress.error is None and table.state.table.oid not in published:
-                reason = f"{table.state.table.full_name} was dropped, or is not published any more ({AGAIN})"
-                self._commit({id: table.intake.stopped(reason)}, [])
+        for id, known in watched.items():
+            table = self._tables[id]
+            if known in gone:
+                self._commit({id: table.intake.stopped(gone[known])}, [])
+            elif isinstance(found := changed.get(known), SchemaChanged):
+                self._commit({id: table.intake.stopped(told(found), changed=True)}, [])
+            else:
+                table.grown = bool(found)
+
+    def _may_grow(self, table: Followed) -> bool:
+        return self._evolves and table.state.all_columns and table.state.copy_of is None and not table.by_reading
+
+    def _grow(self, table: Followed) -> None:
+        """All before the new columns has been taken: the table gets them, if that is all there is to it."""
+        id, committed = table.relation.id, self._engine.committed
+        table.by_reading = True
+        busy = copy_of(committed, id) is not None or any(id in job.inputs for job in jobs_of(committed).values())
+        if id not in committed.catalog.relations or busy:
+            return
+        if not self._database.only_nulls_added(self._control, table.state.table):
+            return
+        with contextlib.suppress(InvalidDefinition, Unsupported):  # then it is said when it is to be read anew
+            grow = growing(committed, self._database, self._control, committed.catalog.relations[id], table.state)
+            if grow is not None and self._engine.coordinator.mutate(grow, f"following {self.name}"):
+                self._forget_chunk(self._tables.pop(id))
+                self._follow_catalog()
+
+    def _evolve(self) -> None:
+        """Tables whose source has other columns now are read anew, with those. Until then they stay as they are."""
+        for id, table in list(self._tables.items()) if self._evolves else ():
+            if table.grown and self._may_grow(table) and table.intake.progress.error is None:
+                # Nothing of it was in the log, which may have more of before: that is waited for.
+                table.grown_by = table.grown_by or self._control.log_end()
+                if self._stream.position >= table.grown_by:
+                    self._grow(table)
+                else:
+                    self._stream.nudge()
+                continue
+            grown = table.grown and table.ready and table.state.copy_of is None
+            wanted = table.intake.progress.changed or (grown and table.intake.progress.error is None)
+            committed, of = self._engine.committed, table.state.copy_of or id
+            if not wanted or not table.state.all_columns or of not in committed.catalog.relations:
+                continue
+            if table.state.copy_of is None and copy_of(committed, id) is not None:
+                continue  # it is on its way
+            try:
+                begin = beginning(
+                    committed, self._database, self._control, committed.catalog.relations[of], table.state
+                )
+            except SourceUnreachable:
+                raise
+            except HeadraceError as error:
+                self._commit({id: table.intake.stopped(told(error))}, [])
+                continue
+            log.info('table "%s" is read anew, because its source has other columns now', table.relation.name)
+            self._engine.coordinator.mutate(begin, f"following {self.name}")
 
     # --- snapshots ---------------------------------------------------------------------------------------------
 
@@ -338,9 +424,18 @@ class Follower:
         for table in self._tables.values():
             if table.ready or table.intake.progress.error is not None:
                 continue
+            if not self._database.waits_for_others:
+                table.ready = True
+                continue
+            if time.monotonic() < table.next_at:
+                continue
             if table.began_at is None:
                 if self._state.owned:
-                    self._control.publish(self._state.publication, table.state.table)
+                    try:
+                        self._control.publish(self._state.publication, table.state.table)
+                    except SourceRefused as error:
+                        self._put_off(table, error)
+                        continue
                 table.began_at = self._control.snapshot()
             if table.began_at.all_ended_by(self._control.snapshot()):
                 if self._state.owned:
@@ -354,12 +449,20 @@ class Follower:
             progress = table.intake.progress
             if progress.done or progress.error is not None or not table.ready or table.reading is not None:
                 continue
-            bounds = split_bounds(
-                self._control, table.state.table, progress.at, splits=table.state.parallelism, rows=table.split_rows
-            )
-            held = ReadSnapshot(self._address)
+            if table.state.on_hold or time.monotonic() < table.next_at:
+                continue
+            splits, rows = shape(
+                parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,
+                rate_limit=table.state.rate_limit,
+            )  # fmt: skip
             try:
-                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.snapshot.sees, high=held.high))
+                bounds = split_bounds(self._control, table.state.table, progress.at, splits=splits, rows=rows)
+            except SourceRefused as error:
+                self._put_off(table, error)
+                continue
+            held = self._database.hold(self._address)
+            try:
+                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.sees))
                 future = self._pool.submit(
                     read_chunk, self._engine.spark, self._engine.storage, table.layout, table.state.table, held,
                     [progress.at, *bounds],
@@ -368,7 +471,9 @@ class Follower:
                 held.close()
                 table.intake = table.intake.without_flight()
                 raise
-            table.reading = future
+            table.reading, table.held = future, held
+            table.splits, table.launched_at = len(bounds), time.monotonic()
+            table.recent = table.recent or [(table.launched_at, progress.rows)]
             future.add_done_callback(lambda _: self._news.set())
 
     def _land(self) -> bool:
@@ -381,17 +486,29 @@ class Follower:
             try:
                 staged = reading.result()
             except DataError as error:
-                self._commit({table.relation.id: table.intake.stopped(_told(error))}, [])
+                self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
                 table.reading = None
+                continue
+            except SourceRefused as error:
+                table.reading, table.intake = None, table.intake.without_flight()
+                self._put_off(table, error)
                 continue
             except BaseException:
                 table.reading, table.intake = None, table.intake.without_flight()
                 raise
+            if table.held is not None:
+                table.intake, table.held = table.intake.was_read(table.held.high), None
             if not table.intake.may_land(position):
                 self._stream.nudge()
                 continue
             try:
                 self._land_chunk(table, staged)
+            except MissingRow as error:
+                # It shows a row only in part that was moved there after it was read. A later one shows it.
+                self._forget_chunk(table)
+                table.intake = table.intake.without_flight()
+                self._put_off(table, error)
+                continue
             except BaseException:
                 # Whatever it was, reading the chunk again is safe, and landing it again may not be possible.
                 self._forget_chunk(table)
@@ -400,21 +517,47 @@ class Follower:
             landed = True
         return landed
 
-    def _land_chunk(self, table: _Table, staged: list[Staged]) -> None:
+    def _put_off(self, table: Followed, error: HeadraceError) -> None:
+        """The others go on."""
+        table.put_off(error)
+        self._checked_at = 0.0  # it may not be what it was
+
+    def _land_chunk(self, table: Followed, staged: list[Staged]) -> None:
         rows = sum(file.rows for file in staged)
-        applied, intake = table.intake.landed(rows)
+        applied, intake = table.intake.landed(rows, table.splits)
         steps: list[Step] = [{table.relation.id: StagedRows(staged=tuple(staged))}] if staged else []
         late: list[Step] = []
         try:
-            _add_steps(late, table, applied, self._engine)
+            self._add_steps(late, table, applied)
         except DataError as error:
-            steps, late, intake = [], [], table.intake.stopped(_told(error))
+            steps, late, intake = [], [], table.intake.stopped(told(error))
         self._commit({table.relation.id: intake}, [*steps, *late])
-        now = time.monotonic()
-        table.recent = [*table.recent, (now, table.intake.progress.rows)][-10:]
-        table.split_rows = min(table.state.split_rows, table.split_rows * 2)
+        table.landed()
 
-    def _forget_chunk(self, table: _Table) -> None:
+    def _replace(self) -> bool:
+        """Copies that have been filled take the place of their tables."""
+        done = [each for each in self._tables.values() if each.state.copy_of is not None and each.intake.progress.done]
+        replaced = False
+        for copy in done:
+            id = copy.state.copy_of
+            if copy.intake.progress.error is not None or not may_replace(self._engine.committed, id):
+                continue
+            try:
+                replaced = self._engine.coordinator.mutate(replacing(self._engine, id), f"following {self.name}")
+            except (EngineClosed, Fenced):
+                raise
+            except HeadraceError as error:  # a view on it, say
+                self._commit({copy.relation.id: copy.intake.stopped(told(error))}, [])
+                continue
+            for each in (id, copy.relation.id):
+                if each in self._tables:
+                    self._forget_chunk(self._tables.pop(each))  # what is known of it is in the manifest
+        return replaced
+
+    def _add_steps(self, steps: list[Step], table: Followed, changes: Sequence[Change | Truncate]) -> None:
+        add_steps(steps, table.relation, table.state.table.key, changes, self._engine)
+
+    def _forget_chunk(self, table: Followed) -> None:
         """What it has staged, or will have."""
         reading, table.reading = table.reading, None
         if reading is None:
@@ -426,67 +569,3 @@ class Follower:
                 self._engine.storage.delete(folders)
 
         reading.add_done_callback(delete)
-
-
-def _told(error: HeadraceError) -> str:
-    return error.message if error.hint is None else f"{error.message} ({error.hint})"
-
-
-def _add_steps(steps: list[Step], table: _Table, changes: Sequence[Change | Truncate], engine: Engine) -> None:
-    """The changes as what successive epochs do: all up to a TRUNCATE, it, and all behind it."""
-    number, segment = 0, []
-
-    def add(change: Any) -> None:
-        nonlocal number
-        if number == len(steps):
-            steps.append({})
-        steps[number][table.relation.id] = change
-        number += 1
-
-    for change in changes:
-        if isinstance(change, Truncate):
-            segment = []  # none of it is left
-            add(_everything(table.relation, engine))
-        else:
-            segment.append(change)
-    if segment:
-        add(_changelog_rows(table, segment))
-
-
-def _everything(relation: Relation, engine: Engine) -> UpdateFrame:
-    struct = f"struct({', '.join(map(quote_spark, Layout.of(relation).names))}) AS {OLD_ROW}"
-    return UpdateFrame(build=lambda state: engine.frame(state, relation.id).selectExpr(struct), deletes=True)
-
-
-def _changelog_rows(table: _Table, changes: Sequence[Change]) -> ChangelogRows:
-    layout, folded = table.layout, fold(changes)
-    names = layout.names
-    texts = columns_of(folded.puts, len(names))
-    rows = pa.table(
-        [
-            column(pa.array(each, pa.string()), layout.types[name], name)
-            for name, each in zip(names, texts, strict=True)
-        ],
-        schema=layout.row_schema,
-    )
-    origins = list(dict.fromkeys(folded.fills.values()))
-    fills = tuple(
-        Fill(
-            row=row,
-            columns=tuple(name for name, value in zip(names, folded.puts[row], strict=True) if value is UNCHANGED),
-            origin=origins.index(key),
-        )
-        for row, key in folded.fills.items()
-    )
-    return ChangelogRows(rows=rows, deletes=_keys(table, folded.deletes), origins=_keys(table, origins), fills=fills)
-
-
-def _keys(table: _Table, keys: Sequence[tuple[str, ...]]) -> pa.Table:
-    layout = table.layout
-    texts = columns_of(keys, len(table.state.table.key))
-    return pa.table(
-        {
-            name: column(pa.array(each, pa.string()), layout.types[name], name)
-            for name, each in zip(table.state.table.key, texts, strict=True)
-        }
-    )

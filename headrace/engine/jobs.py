@@ -12,10 +12,10 @@ from headrace.backfill.job import Input, Job
 from headrace.backfill.order import check_order
 from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
-from headrace.engine.following import TABLE_KEY, tables_of
+from headrace.engine.following import is_following, tables_of, with_following, without
 from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
@@ -122,28 +122,40 @@ class Jobs:
 
     def cancel(self, ids: tuple[int, ...]) -> list[int]:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, list[int]]:
-            for id in ids:
-                if id in state.catalog.relations and state.catalog.relations[id].follows:
-                    raise _no_job(state, id)
-            cancelled = [id for id in ids if str(id) in state.positions]
+            cancelled = [id for id in ids if str(id) in state.positions or self._engine.source_jobs.has(state, id)]
             for id in cancelled:
-                state = dropped(state, state.catalog.relations[id])
+                state = self._engine.source_jobs.given_up(state, id) or dropped(state, state.catalog.relations[id])
             return state, cancelled
 
-        return self._engine.coordinator.mutate(apply, "CANCEL JOBS")
+        before = self._engine.committed
+        cancelled = self._engine.coordinator.mutate(apply, "CANCEL JOBS")
+        self._engine.sources.dropped(before)
+        return cancelled
 
     def pause(self, id: int, *, paused: bool) -> None:
+        if self._follows(id):
+            return self._engine.source_jobs.pause(id, paused=paused)
+
         def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
                 return with_job(state, job.replace(paused=paused))
             # It failed: what it has read is gone, and it begins anew.
             return restarted(state, job.replace(paused=False, error=None, created_epoch=epoch))
 
-        self._change(id, change, "PAUSE" if paused else "RESUME")
+        return self._change(id, change, "PAUSE" if paused else "RESUME")
+
+    def _follows(self, id: int) -> bool:
+        return is_following(self._engine.committed, id)
 
     def set_rate_limit(self, statement: ast.SetBackfillRateLimit) -> str | None:
-        relation = self._engine.committed.catalog.get(statement.name, statement.kind)
-        if str(relation.id) not in self._engine.committed.positions:
+        state = self._engine.committed
+        relation = state.catalog.get(statement.name, statement.kind)
+        of_source = list(tables_of(state, relation.id)) if relation.kind == SOURCE else [relation.id]
+        if filling := [id for id in of_source if self._engine.source_jobs.has(state, id)]:
+            for id in filling:
+                self._engine.source_jobs.set_rate_limit(id, statement.limit)
+            return None
+        if str(relation.id) not in state.positions:
             return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
         self._change(
             relation.id, lambda state, job, _: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER"
@@ -170,6 +182,9 @@ class Jobs:
             state = dataclasses.replace(state, catalog=catalog)
             if job is not None:
                 state = with_job(state, job.replace(parallelism=actual))
+            for id, following in tables_of(state, copies=True).items():
+                if relation.id in (id, following.copy_of):
+                    state = with_following(state, id, dataclasses.replace(following, parallelism=actual))
             for other in jobs.values():
                 if other.strategy == "no_shuffle" and relation.id in other.inputs:
                     state = with_job(state, other.replace(parallelism=actual))
@@ -181,7 +196,7 @@ class Jobs:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             job = jobs_of(state).get(id)
             if job is None:
-                raise _no_job(state, id)
+                raise _no_job(id)
             return change(state, job, epoch), None
 
         self._engine.coordinator.mutate(apply, what)
@@ -200,8 +215,8 @@ class Jobs:
             patience(self.finished(id))
 
     def finished(self, id: int) -> Future:
-        if f"{TABLE_KEY}{id}" in self._engine.committed.offsets:
-            return self._engine.sources.finished(id)
+        if self._follows(id):
+            return self._engine.source_jobs.finished(id)
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
@@ -226,7 +241,7 @@ class Jobs:
     def list(self) -> list[dict[str, Any]]:
         """What there is to say about each job; cheap."""
         state = self._engine.committed
-        return [self._progress(state, job) for job in jobs_of(state).values()] + self._engine.sources.jobs()
+        return [self._progress(state, job) for job in jobs_of(state).values()] + self._engine.source_jobs.list()
 
     def progress(self, id: int) -> dict[str, Any]:
         for job in self.list():
@@ -234,12 +249,14 @@ class Jobs:
                 return job
         raise UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
 
-    def positions(self, id: int) -> list[tuple[str, int, str]]:
-        """Where every vnode is, of each input."""
+    def positions(self, id: int) -> list[tuple[str, int | None, str]]:
+        """Where every vnode is, of each input; of a source's table, which keys have been read."""
         state = self._engine.committed
+        if self._follows(id):
+            return self._engine.source_jobs.positions(id)
         job = jobs_of(state).get(id)
         if job is None:
-            raise _no_job(state, id)
+            raise _no_job(id)
         return [
             (each.name, vnode, text)
             for upstream_id, each in job.inputs.items()
@@ -269,16 +286,14 @@ class Jobs:
             "seconds_left": left / rate if rate and described == "running" else None,
             "started_at": job.started_at,
             "inputs": {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()},
+            "splits_done": None,
+            "splits_total": None,
+            "lag_bytes": None,
+            "lag_seconds": None,
         }
 
 
-def _no_job(state: Manifest, id: int) -> HeadraceError:
-    if id in state.catalog.relations and state.catalog.relations[id].follows:
-        name = state.catalog.relations[id].name
-        return Unsupported(
-            f"job {id} follows a source: it cannot be paused, cancelled or changed",
-            hint=f'PAUSE stops all that is being filled; DROP TABLE "{name}" ends it',
-        )
+def _no_job(id: int) -> HeadraceError:
     return UndefinedJob(f"there is no job {id}", hint="SHOW JOBS lists them")
 
 
@@ -286,9 +301,7 @@ def dropped(state: Manifest, relation: Relation) -> Manifest:
     """Without a relation that nothing depends on, and all that is known of it."""
     catalog, gone = state.catalog.drop(relation)
     ids = {each.id for each in gone}
-    return dataclasses.replace(
-        state,
-        catalog=catalog,
-        runs={id: runs for id, runs in state.runs.items() if id not in ids},
-        positions={key: data for key, data in state.positions.items() if int(key) not in ids},
-    )
+    for id in ids:
+        state = without(state, id)
+    positions = {key: data for key, data in state.positions.items() if int(key) not in ids}
+    return dataclasses.replace(state, catalog=catalog, positions=positions)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import Relation
+from headrace.engine.following import with_copies_shown
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import DiskFull, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
@@ -116,7 +117,7 @@ class Maintenance:
         engine = self._engine
         with self._merging:
             manifest = engine.committed
-            relation = manifest.catalog.relations.get(relation_id)
+            relation = with_copies_shown(manifest).catalog.relations.get(relation_id)
             by_id = {run.id: run for run in manifest.runs.get(relation_id, ())}
             if relation is None or any(id not in by_id for id in choice.inputs):
                 return

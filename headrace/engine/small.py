@@ -26,9 +26,11 @@ def with_vnode(layout: Layout, rows: pa.Table) -> pa.Table:
 
 
 class MissingRow(DataError):
-    """A row that must be there is not."""
+    """Rows that must be there are not."""
 
     table_id = 0
+    keys: tuple[tuple[str, ...], ...] = ()
+    """Of the rows that cannot be completed without them"""
 
 
 class KeyedChanges:
@@ -98,15 +100,16 @@ class KeyedChanges:
         if not fills:
             return rows
         places = [self._before.get(key) for key in self._layout.encode(origins)]
+        missing = tuple(fill.key for fill in fills if places[fill.origin] is None)
+        if missing:
+            error = MissingRow("the log changes a row that is not there, and leaves out what is unchanged in it")
+            error.keys = missing
+            raise error
         for name in {name for fill in fills for name in fill.columns}:
             values = rows[name].to_pylist()
             for fill in fills:
                 if name in fill.columns:
-                    if (place := places[fill.origin]) is None:
-                        raise MissingRow(
-                            "the log changes a row that is not there, and leaves out what is unchanged in it"
-                        )
-                    values[fill.row] = self._old[name][place].as_py()
+                    values[fill.row] = self._old[name][places[fill.origin]].as_py()
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), pa.array(values, rows.schema.field(at).type))
         return rows

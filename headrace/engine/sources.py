@@ -8,43 +8,40 @@ import logging
 import re
 import threading
 import time
-import uuid
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.cdc.database import Database, database
 from headrace.cdc.intake import Progress
-from headrace.cdc.postgres.server import Control
-from headrace.cdc.postgres.tables import SourceColumn, SourceTable
-from headrace.cdc.postgres.types import checked, natural
-from headrace.engine import secrets
+from headrace.cdc.lag import Lag
+from headrace.cdc.source import SourceState
+from headrace.engine import resnapshot, secrets
 from headrace.engine.coordinator import Mutate
 from headrace.engine.follower import Follower
 from headrace.engine.following import (
-    SourceState,
     TableState,
-    forgotten,
     progress_of,
     source_state,
     tables_of,
     with_source,
     with_table,
+    without,
 )
+from headrace.engine.source_options import boolean, known, number, source_options, startup_mode
 from headrace.errors import (
     DuplicateRelation,
-    EngineClosed,
     HeadraceError,
     InvalidDefinition,
     InvalidParameterValue,
-    JobCancelled,
-    JobFailed,
     ObjectNotReady,
     UndefinedColumn,
+    WrongObjectKind,
 )
 from headrace.sql import statements as ast
 from headrace.sql.names import check_column_names
 from headrace.state.keys import KeyCodec
 from headrace.state.manifest import Manifest
+from headrace.types import quote_sql
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -54,20 +51,18 @@ log = logging.getLogger("headrace")
 SPLIT_ROWS = 100_000
 """Of a table that is read, in one task"""
 
-_SOURCE_OPTIONS = {
-    "connector", "hostname", "port", "username", "database.name", "schema.name", "slot.name", "publication.name",
-    "ssl.mode", "ssl.root.cert",
+_TABLE_LIMITS = {
+    "backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000, "snapshot.batch_size": 1_000_000_000,
 }  # fmt: skip
-_TABLE_OPTIONS = {"backfill.parallelism", "backfill.num_rows_per_split"}
-_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_TABLE_OPTIONS = {*_TABLE_LIMITS, "snapshot", "scan.startup.mode"}
 
 
 class Sources:
     def __init__(self, engine: Engine):
         self._engine = engine
         self._followers: dict[int, Follower] = {}
-        self._waiting: list[tuple[int, Future]] = []
-        """Who waits until a table is filled"""
+        self.broken: dict[int, str] = {}
+        """Sources that cannot be followed, and why"""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -77,21 +72,24 @@ class Sources:
             if found is not None and found.lsn:
                 self._follow(relation, found)
             else:
+                self.broken[relation.id] = "it was not created completely: drop it, and create it again"
                 log.warning('source "%s" was not created completely: drop it', relation.name)
 
     def stop(self) -> None:
         with self._lock:
             followers, self._followers = list(self._followers.values()), {}
-            waiting, self._waiting = self._waiting, []
         for follower in followers:
             follower.stop()
-        for _, future in waiting:
-            future.set_exception(EngineClosed("the database is closed"))
+
+    def follower(self, source_id: int) -> Follower | None:
+        """None: it cannot be followed; :attr:`broken` says why."""
+        return self._followers.get(source_id)
 
     def _follow(self, relation: Relation, state: SourceState) -> None:
         try:
             password = self._password(state)
         except HeadraceError as error:
+            self.broken[relation.id] = error.message
             log.error('source "%s" cannot be followed: %s', relation.name, error.message)
             return
         follower = Follower(self._engine, relation, state, password)
@@ -104,6 +102,11 @@ class Sources:
             return None
         return secrets.value(self._engine.storage, self._engine.committed, state.secret)
 
+    def _server(self, state: SourceState) -> tuple[Database, Any]:
+        """How to speak to it, and a connection that does, once it is asked something."""
+        server = database(state.connector)
+        return server, server.control(server.address(state, self._password(state)))
+
     # --- CREATE SOURCE -----------------------------------------------------------------------------------------
 
     def create_source(self, statement: ast.CreateSource) -> str | None:
@@ -113,25 +116,17 @@ class Sources:
             if statement.if_not_exists:
                 return f'relation "{statement.name}" already exists, skipping'
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
-        state = _source_options(statement)
-        control = Control(state.address(self._password(state)))
+        state = source_options(statement)
+        server, control = self._server(state)
         try:
-            control.check_server()
-            if control.slot(state.slot) is not None:
-                raise InvalidParameterValue(
-                    f'the replication slot "{state.slot}" is there already',
-                    hint="choose another slot.name; one that nobody needs goes by pg_drop_replication_slot",
-                )
-            state = dataclasses.replace(state, owned=not control.has_publication(state.publication))
+            state = server.check_source(control, state)
             # From here on the warehouse knows what there may be to clean up.
             id = self._engine.coordinator.mutate(_add_source(statement, state), statement.name)
             try:
-                if state.owned:
-                    control.create_publication(state.publication)  # first: a slot shows only publications before it
-                state = dataclasses.replace(state, lsn=control.create_slot(state.slot))
+                state = server.set_up(control, state)
                 self._engine.coordinator.mutate(_set_source(id, state), statement.name)
             except BaseException:
-                self._remove(control, state)
+                server.clean_up(control, state)
                 self._engine.coordinator.mutate(_remove_source(id), statement.name)
                 raise
         finally:
@@ -150,20 +145,14 @@ class Sources:
         follower = self._followers.get(source.id)
         if state is None or not state.lsn or follower is None:
             raise ObjectNotReady(f'source "{source.name}" is not followed', hint="drop it and create it again")
-        options = _table_options(statement)
-        schema, name = _table_name(statement.table, dict(source.options).get("schema.name", "public"))
-        control = Control(state.address(self._password(state)))
+        options, snapshot = _table_options(statement, dict(source.options))
+        server, control = self._server(state)
+        schema, name = _table_name(statement.table, server.default_schema(state, dict(source.options)))
         try:
             found = control.table(schema, name)
-            columns, table, notice = _columns(statement, found)
+            columns, table, notice = _columns(statement, found, server)
             total = control.estimated_rows(table)
-            if state.owned:
-                control.publish(state.publication, table)
-            elif not control.publishes(state.publication, schema, name):
-                raise InvalidDefinition(
-                    f'the publication "{state.publication}" does not have {table.full_name}',
-                    hint=f"ALTER PUBLICATION … ADD TABLE {table.full_name}, as its owner",
-                )
+            server.begin_table(control, state, table)
         finally:
             control.close()
         following = TableState(
@@ -172,13 +161,44 @@ class Sources:
             parallelism=options["backfill.parallelism"] or self._engine.default_parallelism,
             split_rows=options["backfill.num_rows_per_split"] or SPLIT_ROWS,
             started_at=time.time(),
+            batch_rows=options["snapshot.batch_size"],
+            all_columns=statement.columns is None,
+            snapshot=snapshot,
         )
-        progress = Progress(total=total)
+        progress = Progress(total=total) if snapshot else Progress(done=True)
         apply = _add_table(statement, source.id, columns, following, progress)
         relation = self._engine.coordinator.mutate(apply, statement.name)
         follower.wake()
         told = f"it is filled in the background, as job {relation.id}: see SHOW JOBS"
+        if not snapshot:
+            told = "it has what is changed from now on; rows that are there already are not read"
         return f"{notice}; {told}" if notice else told
+
+    # --- RESNAPSHOT --------------------------------------------------------------------------------------------
+
+    def resnapshot(self, name: str) -> str:
+        """Begins to read a table anew; what it has stays until all of it has been read."""
+        committed = self._engine.committed
+        relation = committed.catalog.get(name, TABLE)
+        table = tables_of(committed).get(relation.id)
+        if table is None:
+            raise WrongObjectKind(f'table "{name}" does not follow a source', hint="its rows are read from nowhere")
+        progress = progress_of(committed, relation.id)
+        if not progress.done and progress.error is None:
+            raise ObjectNotReady(f'table "{name}" is being filled', hint=f"WAIT {quote_sql(name)} waits for it")
+        state, follower = source_state(committed, table.source_id), self._followers.get(table.source_id)
+        if state is None or follower is None:
+            raise ObjectNotReady("its source is not followed", hint=self.broken.get(table.source_id))
+        server, control = self._server(state)
+        try:
+            following = dataclasses.replace(table, paused=False)
+            apply = resnapshot.beginning(committed, server, control, relation, following)
+            server.begin_table(control, state, table.table)
+        finally:
+            control.close()
+        self._engine.coordinator.mutate(apply, f"RESNAPSHOT {name}")
+        follower.wake()
+        return f"it is read anew in the background, as job {relation.id}: see SHOW JOBS"
 
     # --- DROP --------------------------------------------------------------------------------------------------
 
@@ -200,15 +220,13 @@ class Sources:
                 follower.stop()
             if found is not None:
                 try:
-                    control = Control(found.address(self._password(found)))
+                    server, control = self._server(found)
                     try:
-                        self._remove(control, found)
+                        server.clean_up(control, found)
                     finally:
                         control.close()
                 except HeadraceError as error:
-                    by_hand = f"SELECT pg_drop_replication_slot('{found.slot}')"
-                    if found.owned:
-                        by_hand += f'; DROP PUBLICATION "{found.publication}"'
+                    by_hand = database(found.connector).by_hand(found)
                     notices.append(f"{error.message}; run there yourself, or its log is kept for ever: {by_hand}")
         return notices
 
@@ -222,139 +240,51 @@ class Sources:
                 follower.wake()
             others = [each.table for each in tables_of(now, table.source_id).values()]
             same = [each for each in others if (each.schema, each.name) == (table.table.schema, table.table.name)]
-            if state.owned and not same:
+            if not same:
                 with contextlib.suppress(HeadraceError):
-                    control = Control(state.address(self._password(state)))
+                    server, control = self._server(state)
                     try:
-                        control.unpublish(state.publication, table.table.schema, table.table.name)
+                        server.end_table(control, state, table.table)
                     finally:
                         control.close()
 
-    def _remove(self, control: Control, state: SourceState) -> None:
-        control.drop_slot(state.slot)
-        if state.owned:
-            control.drop_publication(state.publication)
-
-    # --- looking -----------------------------------------------------------------------------------------------
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """The tables that are being filled, have stopped, or whose source has trouble."""
-        state, found = self._engine.committed, []
-        for id, table in tables_of(state).items():
-            progress, follower = progress_of(state, id), self._followers.get(table.source_id)
-            trouble = None if follower is None else follower.error
-            if progress.done and progress.error is None and trouble is None and follower is not None:
-                continue
-            relation = state.catalog.relations[id]
-            rate = None if follower is None else follower.rate(id)
-            total = max(progress.total, progress.rows)
-            fraction = 1.0 if progress.done else min(0.99, progress.rows / total if total else 0.0)
-            if progress.error is not None:
-                described = "failed"
-            elif follower is None:
-                described = "failed"
-            elif trouble is not None:
-                described = "retrying"
-            elif self._engine.parameter("paused"):
-                described = "paused"
-            else:
-                described = "waiting" if follower.waits_for_others(id) else "running"
-            error = progress.error or (None if trouble is None else trouble.message)
+    def status(self) -> list[dict[str, Any]]:
+        """What there is to say about each source; cheap."""
+        found = []
+        for relation in sorted(self._engine.committed.catalog.of_kind(SOURCE), key=lambda each: each.name):
+            follower, broken = self._followers.get(relation.id), self.broken.get(relation.id)
+            lag = Lag() if follower is None else follower.lag()
+            error = broken if follower is None else follower.error and follower.error.message
+            state = "failed" if follower is None else "retrying" if error else "running"
             found.append(
                 {
-                    "id": id, "name": relation.name, "statement": relation.definition, "state": described,
-                    "error": error, "strategy": "cdc", "parallelism": table.parallelism, "rate_limit": None,
-                    "fraction": fraction, "rows_read": progress.rows, "rows_total": total, "rows_in_flight": 0,
-                    "rows_per_second": rate, "seconds_left": (total - progress.rows) / rate if rate else None,
-                    "started_at": table.started_at, "inputs": {table.table.full_name: described},
+                    "name": relation.name, "connector": dict(relation.options).get("connector"), "state": state,
+                    "lag_bytes": lag.bytes, "lag_seconds": lag.seconds, "error": error,
                 }
             )  # fmt: skip
         return found
-
-    def finished(self, id: int) -> Future:
-        """Done when the table is filled; the reason, if it has stopped."""
-        future: Future = Future()
-        with self._lock:
-            self._waiting.append((id, future))
-        self.committed(self._engine.committed)
-        return future
-
-    def committed(self, state: Manifest) -> None:
-        """Tells those who wait."""
-        if not self._waiting:
-            return
-        with self._lock:
-            told = [(id, future, _outcome(state, id)) for id, future in self._waiting]
-            self._waiting = [(id, future) for id, future, outcome in told if outcome is None]
-        for _, future, outcome in told:
-            if isinstance(outcome, HeadraceError):
-                future.set_exception(outcome)
-            elif outcome:
-                future.set_result(None)
-
-
-def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:
-    """Why a table will not be filled, or that it is; None: neither is known yet."""
-    if id not in state.catalog.relations:
-        return JobCancelled("the table was dropped")
-    progress = progress_of(state, id)
-    if progress.error is not None:
-        return JobFailed(f'table "{state.catalog.relations[id].name}" has stopped: {progress.error}')
-    return progress.done or None
 
 
 # --- options ----------------------------------------------------------------------------------------------------
 
 
-def _known(options: dict[str, str], known: set[str]) -> None:
-    for name in options:
-        if name not in known:
-            raise InvalidParameterValue(f'option "{name}" is not known', hint=f"these are: {', '.join(sorted(known))}")
-
-
-def _source_options(statement: ast.CreateSource) -> SourceState:
-    options, hidden = dict(statement.options), dict(statement.secrets)
-    if "password" in options:
-        raise InvalidParameterValue(
-            "a password must be a secret", hint="CREATE SECRET name AS '…', then password = SECRET name"
-        )
-    _known(options, _SOURCE_OPTIONS)
-    _known(hidden, {"password"})
-    for name in ("hostname", "username", "database.name"):
-        if not options.get(name):
-            raise InvalidParameterValue(f'option "{name}" is missing')
-    mode = options.get("ssl.mode", "prefer")
-    if mode not in _SSL_MODES:
-        raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(_SSL_MODES)}")
-    plain = re.sub(r"[^a-z0-9_]", "_", statement.name.lower())[:40]
-    slot = options.get("slot.name") or f"headrace_{plain}_{uuid.uuid4().hex[:8]}"
-    if not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
-        raise InvalidParameterValue("a slot.name has lower case letters, digits and underscores, at most 63")
-    return SourceState(
-        host=options["hostname"],
-        port=_number("port", options.get("port", "5432"), 65535),
-        user=options["username"],
-        database=options["database.name"],
-        secret=hidden.get("password"),
-        sslmode=mode,
-        sslrootcert=options.get("ssl.root.cert"),
-        slot=slot,
-        publication=options.get("publication.name") or slot,
-        owned=True,
-    )
-
-
-def _table_options(statement: ast.CreateTableFrom) -> dict[str, int | None]:
+def _table_options(statement: ast.CreateTableFrom, of_source: dict[str, str]) -> tuple[dict[str, int | None], bool]:
+    """Its numbers, and whether the rows that are there are read."""
     options = dict(statement.options)
-    _known(options, _TABLE_OPTIONS)
-    limits = {"backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000}
-    return {name: _number(name, options[name], limits[name]) if name in options else None for name in limits}
-
-
-def _number(name: str, text: str, most: int) -> int:
-    if not text.isdigit() or not 0 < int(text) <= most:
-        raise InvalidParameterValue(f"option \"{name}\" cannot be '{text}'", hint=f"it is a number from 1 to {most}")
-    return int(text)
+    known(options, _TABLE_OPTIONS)
+    numbers = {
+        name: number(name, options[name], most) if name in options else None for name, most in _TABLE_LIMITS.items()
+    }
+    wanted = [boolean("snapshot", options["snapshot"])] if "snapshot" in options else []
+    if "scan.startup.mode" in options:
+        wanted.append(startup_mode(options["scan.startup.mode"]))
+    if len(set(wanted)) > 1:
+        raise InvalidParameterValue(
+            f"snapshot = '{options['snapshot']}' and scan.startup.mode = '{options['scan.startup.mode']}' exclude each"
+            " other",
+            hint="earliest reads the rows that are there, latest does not; one of the two options is enough",
+        )
+    return numbers, wanted[0] if wanted else startup_mode(of_source.get("scan.startup.mode", "earliest"))
 
 
 def _table_name(text: str, default_schema: str) -> tuple[str, str]:
@@ -376,7 +306,7 @@ def _table_name(text: str, default_schema: str) -> tuple[str, str]:
 # --- definitions ------------------------------------------------------------------------------------------------
 
 
-def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[Column], SourceTable, str | None]:
+def _columns(statement: ast.CreateTableFrom, found: Any, server: Database) -> tuple[list[Column], Any, str | None]:
     """Our columns, the other table reduced to them, and what the user should know."""
     theirs = {column.name: column for column in found.columns}
     notice = None
@@ -384,7 +314,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
         left_out = [column.name for column in found.columns if column.generated]
         if left_out:
             notice = f"generated columns are not in the log, and are left out: {', '.join(left_out)}"
-        taken = [(column, natural(column.type, column.name)) for column in found.columns if not column.generated]
+        taken = [(column, server.natural(column.type, column.name)) for column in found.columns if not column.generated]
         check_column_names([column.name for column, _ in taken])
     else:
         if statement.pk and set(statement.pk) != set(found.key):
@@ -395,7 +325,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
                 raise UndefinedColumn(
                     f'{found.full_name} has no column "{spec.name}"', hint=f"it has: {', '.join(theirs)}"
                 )
-            taken.append((theirs[spec.name], checked(theirs[spec.name].type, spec.type, spec.name)))
+            taken.append((theirs[spec.name], server.checked(theirs[spec.name].type, spec.type, spec.name)))
     for name in found.key:
         if name not in [column.name for column, _ in taken]:
             raise InvalidDefinition(f'column "{name}" is part of the primary key and is needed')
@@ -407,7 +337,7 @@ def _columns(statement: ast.CreateTableFrom, found: SourceTable) -> tuple[list[C
     return columns, dataclasses.replace(found, columns=tuple(column for column, _ in taken)), notice
 
 
-def _refuse_generated(columns: list[SourceColumn]) -> None:
+def _refuse_generated(columns: list[Any]) -> None:
     for column in columns:
         if column.generated:
             raise InvalidDefinition(
@@ -434,9 +364,7 @@ def _set_source(id: int, source: SourceState) -> Mutate:
 def _remove_source(id: int) -> Mutate:
     def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
         catalog, _ = state.catalog.drop(state.catalog.relations[id])
-        offsets = dict(state.offsets)
-        forgotten(offsets, id)
-        return dataclasses.replace(state, catalog=catalog, offsets=offsets), None
+        return dataclasses.replace(without(state, id), catalog=catalog), None
 
     return apply
 

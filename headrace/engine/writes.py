@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
@@ -23,6 +24,7 @@ from headrace.engine.changes import (
     InsertFrame,
     InsertRows,
     Outcome,
+    ReplaceFrame,
     StagedRows,
     UpdateFrame,
 )
@@ -30,6 +32,7 @@ from headrace.engine.coordinator import Write
 from headrace.engine.deltas import TableDelta
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.following import ROW_ID_KEY
 from headrace.engine.plans import columns_derived_from
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
@@ -143,6 +146,8 @@ class _Table:
             return self._changelog(first)
         if isinstance(first, StagedRows):
             return self._written(*self._owner._bulk.merge(self._layout, first.staged, epoch=self._epoch))
+        if isinstance(first, ReplaceFrame):
+            return self._replace(first)
         return self._update(first)
 
     # --- small -------------------------------------------------------------------------------------------------
@@ -200,7 +205,7 @@ class _Table:
         return rows.append_column(ROW_ID, ids).select(self._layout.names)
 
     def _take_row_ids(self, count: int) -> int:
-        name = f"row_id:{self._relation.id}"
+        name = f"{ROW_ID_KEY}{self._relation.id}"
         base = self._offsets.get(name, 0)
         self._offsets[name] = base + count
         return base
@@ -288,6 +293,18 @@ class _Table:
             changed.replace(old, new)
         outcome = Outcome(count=rows.num_rows, rows=new.drop_columns([VNODE]))
         return TableDelta(relation=self._relation, rows=changed.delta()), [outcome]
+
+    def _replace(self, change: ReplaceFrame) -> tuple[TableDelta, list[Outcome]]:
+        frame = change.build(self._state)
+        limit = self._small_limit()
+        rows = frame.limit(limit + 1).toArrow()
+        if rows.num_rows > limit:
+            return self._written(*self._owner._bulk.update(self._layout, frame, epoch=self._epoch, deletes=False))
+        old, new = (self._unpacked(rows.filter(pc.is_valid(rows[name])), name) for name in (OLD_ROW, NEW_ROW))
+        changed = KeyedChanges(self._layout, "overwrite", with_stored(self._layout, old))
+        changed.delete(old)
+        changed.insert(new)
+        return TableDelta(relation=self._relation, rows=changed.delta()), [Outcome(count=rows.num_rows)]
 
     def _unpacked(self, rows: pa.Table, name: str) -> pa.Table:
         struct = rows[name].combine_chunks()

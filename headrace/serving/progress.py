@@ -33,6 +33,14 @@ class Progress:
     rows_per_second: float | None = None
     """Over the last chunks; None before the second one."""
     seconds_left: float | None = None
+    splits_done: int | None = None
+    """Of a source's table: ranges of keys that were read; None for views and indexes, like all below"""
+    splits_total: int | None = None
+    """Those and what is still to be read, as last estimated"""
+    lag_bytes: int | None = None
+    """How much of its source's log is not in its tables yet"""
+    lag_seconds: float | None = None
+    """How old what is in them is"""
 
     @property
     def over(self) -> bool:

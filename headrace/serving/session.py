@@ -428,6 +428,12 @@ class Session:
         return self._mutate(self._definitions.set_system(setting), tag, "paused")
 
     @run.register
+    def _resnapshot(self, statement: ast.Resnapshot) -> Result:
+        result = Result("RESNAPSHOT_TABLE")
+        result.notice = self._engine.sources.resnapshot(statement.name)
+        return result
+
+    @run.register
     def _set_parallelism(self, statement: ast.SetParallelism) -> Result:
         self._engine.jobs.set_parallelism(statement)
         return Result(f"ALTER_{statement.kind.upper().replace(' ', '_')}")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
@@ -40,12 +40,28 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
     if statement.what == "secrets":
         matches = _like(statement.like)
         return [("Name", TEXT)], [(name,) for name in secret_names(engine.committed) if matches(name)]
+    if statement.what == "sources":
+        return _sources(engine, _like(statement.like))
     kind = {
-        "tables": TABLE, "sources": SOURCE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+        "tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
     }[statement.what]  # fmt: skip
     matches = _like(statement.like)
     names = sorted(each.name for each in engine.committed.catalog.of_kind(kind) if matches(each.name))
     return [("Name", TEXT)], [(name,) for name in names]
+
+
+def _sources(engine: Engine, matches: Callable[[str], bool]) -> Shown:
+    columns = [
+        ("Name", TEXT), ("Connector", TEXT), ("State", TEXT), ("Lag Bytes", BIGINT), ("Lag", TEXT), ("Error", TEXT),
+    ]  # fmt: skip
+    return columns, [
+        (
+            each["name"], each["connector"], each["state"], each["lag_bytes"], _seconds(each["lag_seconds"]),
+            each["error"],
+        )
+        for each in engine.sources.status()
+        if matches(each["name"])
+    ]  # fmt: skip
 
 
 @show.register
@@ -104,7 +120,8 @@ def _show_jobs(statement: ast.ShowJobs, engine: Engine, setting: Setting) -> Sho
     jobs = engine.jobs.list() if statement.id is None else [engine.jobs.progress(statement.id)]
     columns = [
         ("Id", BIGINT), ("Statement", TEXT), ("State", TEXT), ("Progress", TEXT), ("Rows", BIGINT),
-        ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT),
+        ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT), ("Splits", TEXT),
+        ("Lag Bytes", BIGINT), ("Lag", TEXT),
     ]  # fmt: skip
     return columns, [_job_line(job) for job in jobs]
 
@@ -121,7 +138,14 @@ def _job_line(job: dict[str, Any]) -> tuple:
         None if rate is None else round(rate),
         None if left is None else str(datetime.timedelta(seconds=round(left))),
         job["error"],
+        None if job["splits_done"] is None else f"{job['splits_done']}/{job['splits_total']}",
+        job["lag_bytes"],
+        _seconds(job["lag_seconds"]),
     )
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:.1f} s"
 
 
 def _like(pattern: str | None) -> Callable[[str], bool]:

@@ -17,6 +17,8 @@ from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser
 from headrace.types import quote_sql
 
+CONNECTORS = ("postgres-cdc", "mysql-cdc")
+
 
 def create_secret(p: Parser) -> Unfinished:
     """SECRET name [WITH (backend = 'meta')] AS 'value'"""
@@ -55,12 +57,12 @@ def create_source(p: Parser) -> Unfinished:
         p.raise_error("expected WITH")
     options = clauses.with_options(p, secrets)
     connector = dict(options).get("connector")
-    if connector != "postgres-cdc":
+    if connector not in CONNECTORS:
         raise Unsupported(
             f"CREATE SOURCE with connector = '{connector}' is not supported yet"
             if connector
             else "CREATE SOURCE needs a connector",
-            hint="there is connector = 'postgres-cdc'",
+            hint=f"there are connector = {' and '.join(map(repr, CONNECTORS))}",
             position=start.start + 1,
         )
     return partial(s.CreateSource, name=name, options=options, secrets=tuple(secrets), if_not_exists=if_not_exists)

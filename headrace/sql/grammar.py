@@ -429,6 +429,7 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "CANCEL": jobs.cancel,
     "PAUSE": jobs.pause,
     "RESUME": jobs.resume,
+    "RESNAPSHOT": jobs.resnapshot,
     **clients.STATEMENTS,
 }
 

@@ -50,6 +50,11 @@ def resume(p: Parser) -> Unfinished:
     return partial(s.Resume, job_id=_job_id(p) if p._match_text_seq("JOB") else None)
 
 
+def resnapshot(p: Parser) -> Unfinished:
+    clauses.expect(p, "TABLE")
+    return partial(s.Resnapshot, name=clauses.relation(p))
+
+
 def check(p: Parser) -> Unfinished:
     start = p._curr
     kind = clauses.relation_kind(p)

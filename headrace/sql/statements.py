@@ -304,6 +304,13 @@ class Resume(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resnapshot(Statement):
+    """RESNAPSHOT TABLE name: reads a table of a source anew, in place."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SetParallelism(Statement):
     """ALTER <kind> name SET PARALLELISM = n"""
 

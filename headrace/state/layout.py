@@ -103,6 +103,9 @@ class Layout:
             if name not in rows.column_names:
                 kind = self.stored_schema.field(name).type
                 rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
+        for name in names:
+            if name not in rows.column_names:  # a column that came after the file was written; Spark reads it so, too
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, self.stored_schema.field(name).type))
         return rows.select(names).cast(pa.schema([self.stored_schema.field(name) for name in names]))
 
     def replica(self) -> Layout:

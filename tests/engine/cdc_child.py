@@ -1,4 +1,4 @@
-"""A process that fills tables from a source until it is killed: python -m tests.engine.cdc_child <warehouse>
+"""A process that fills tables from a source until it is killed: python -m tests.engine.cdc_child <warehouse> [SQL]
 
 It borrows the JVM of the test that started it, like tests/engine/crash_child.py.
 """
@@ -10,15 +10,19 @@ import threading
 
 from tests.engine.crash_child import borrowed_spark
 
+TABLES = "; ".join(
+    f"CREATE TABLE IF NOT EXISTS {name} (*) FROM pg TABLE '{name}' WITH (backfill.num_rows_per_split = 3)"
+    for name in ("plain", "words", "pairs", "moods")
+)
 
-def main(warehouse: str) -> None:
+
+def main(warehouse: str, statements: str = TABLES) -> None:
     import headrace
 
     db = headrace.connect(warehouse, spark=borrowed_spark())
-    for name in ("plain", "words", "pairs", "moods"):
-        db.sql(f"CREATE TABLE IF NOT EXISTS {name} (*) FROM pg TABLE '{name}' WITH (backfill.num_rows_per_split = 3)")
+    db.sql(statements)
     threading.Event().wait()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

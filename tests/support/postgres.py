@@ -64,6 +64,18 @@ class Postgres:
             [self._bin / program, *arguments], check=True, cwd=self.folder, stdout=subprocess.DEVNULL, **self._user
         )
 
+    def give(self, name: str, content: bytes) -> None:
+        """Puts a file into the server's folder, that only the server may read."""
+        path = Path(self.folder, "data", name)
+        path.write_bytes(content)
+        path.chmod(0o600)
+        if self._user:
+            shutil.chown(path, "postgres", "postgres")
+
+    def set(self, **settings: str) -> None:
+        """From the next start on."""
+        self._settings |= settings
+
     def start(self) -> None:
         options = [f"--{name}={value}" for name, value in {"port": self.port, **self._settings}.items()]
         log = Path(self.folder, "log")
@@ -92,13 +104,20 @@ class Postgres:
         self.stop(immediate=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def connect(self, database: str = "postgres") -> Any:
+    def connect(self, database: str = "postgres", **how: Any) -> Any:
         import psycopg2
 
         connection = psycopg2.connect(
-            host="127.0.0.1", port=self.port, user=self.owner, password=PASSWORD, dbname=database, connect_timeout=10
+            host="127.0.0.1",
+            port=self.port,
+            user=self.owner,
+            password=PASSWORD,
+            dbname=database,
+            connect_timeout=10,
+            **how,
         )
-        connection.autocommit = True
+        if not how:  # a connection of replication has no transactions
+            connection.autocommit = True
         return connection
 
     def run(self, sql: str, database: str = "postgres") -> list[tuple]:

@@ -13,7 +13,7 @@ from headrace.cdc.postgres.tables import SourceColumn, SourceTable
 from headrace.cdc.postgres.types import SourceType, checked, natural
 from headrace.cdc.values import column
 from headrace.errors import DataError, InvalidDefinition, Unsupported
-from headrace.types import SqlType
+from headrace.types import SqlType, array_of
 
 
 def source_type(name, modifier=-1, schema="pg_catalog", enum=False):
@@ -28,6 +28,12 @@ def source_type(name, modifier=-1, schema="pg_catalog", enum=False):
         (source_type("numeric"), "numeric"),
         (source_type("numeric", (10 << 16 | 2) + 4), "numeric(10,2)"),
         (source_type("mood", schema="public", enum=True), "varchar"),
+        (source_type("interval"), "interval"),
+        (source_type("time"), "varchar"),
+        (source_type("money"), "varchar"),
+        (source_type("int8range"), "varchar"),
+        (source_type("_int4"), "integer[]"),
+        (source_type("_numeric", (10 << 16 | 2) + 4), "numeric(10,2)[]"),
     ],
 )
 def test_natural_types(kind, expected):
@@ -39,9 +45,9 @@ def test_natural_types(kind, expected):
     [
         source_type("numeric", (50 << 16 | 2) + 4),
         source_type("numeric", (5 << 16 | (-2 & 0x7FF)) + 4),
-        source_type("interval"),
-        source_type("time"),
-        source_type("_int4"),
+        source_type("_box"),
+        source_type("_mood", schema="public"),
+        source_type("oidvector"),
         source_type("text", schema="mine"),
     ],
 )
@@ -50,6 +56,22 @@ def test_types_without_a_counterpart_are_refused_by_name_and_can_be_had_as_text(
         natural(kind, "odd")
     assert "VARCHAR" in caught.value.hint
     assert checked(kind, SqlType("varchar"), "odd") == SqlType("varchar")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1 mon", SqlType("interval")),
+        ("{{1,2},{3,4}}", array_of(SqlType("integer"))),
+        ("[0:1]={1,2}", array_of(SqlType("integer"))),
+        ("{1,x}", array_of(SqlType("integer"))),
+        ("{infinity}", array_of(SqlType("date"))),
+    ],
+)
+def test_values_beyond_a_type_are_named(text, kind):
+    with pytest.raises(DataError) as caught:
+        column(pa.array([None, text]), kind, "odd")
+    assert caught.value.message == f'column "odd": "{text}" is not a value of type {kind}'
 
 
 def test_explicit_types():

@@ -42,6 +42,7 @@ VIEW = Relation(
 CATALOG = Catalog().add(ORDERS).add(INDEX).add(VIEW)
 JOB = {
     "id": 9, "statement": "CREATE …", "fraction": 0.5, "started_at": 0, "state": "running", "error": None,
+    "splits_done": 3, "splits_total": 10, "lag_bytes": 0, "lag_seconds": 0.5,
 }  # fmt: skip
 CONTEXT = Context(
     state=Manifest(catalog=CATALOG),

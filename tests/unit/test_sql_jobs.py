@@ -30,6 +30,7 @@ def one(text: str) -> s.Statement:
         ("PAUSE JOB 7", s.Pause, {"job_id": 7}),
         ("RESUME", s.Resume, {"job_id": None}),
         ("RESUME JOB 7", s.Resume, {"job_id": 7}),
+        ('RESNAPSHOT TABLE public."Odd t"', s.Resnapshot, {"name": "Odd t"}),
         ("CHECK MATERIALIZED VIEW public.v", s.Check, {"kind": "materialized view", "name": "v"}),
         ('CHECK INDEX "I"', s.Check, {"kind": "index", "name": "I"}),
     ],

@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.cdc.changelog import UNCHANGED, Value
-from headrace.errors import HeadraceError
+from headrace.cdc.problems import MalformedLog
 
 POSTGRES_EPOCH = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970: what the log counts from"""
 
 Row = tuple[Value, ...]
-
-
-class MalformedLog(HeadraceError):
-    """The server sent what no version that is known sends."""
-
-    sqlstate = "08P01"
 
 
 class Begin(NamedTuple):
@@ -61,6 +55,10 @@ class RowChange(NamedTuple):
     old: Row | None
     """What the log says about the row before: its key columns (the others None), or all of it"""
     new: Row | None
+
+    @property
+    def relations(self) -> tuple[LogRelation, ...]:
+        return (self.relation,)
 
 
 class Truncated(NamedTuple):

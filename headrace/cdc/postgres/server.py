@@ -7,14 +7,17 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.cdc.changelog import Key
+from headrace.cdc.postgres.pgoutput import LogColumn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
-from headrace.errors import EnvironmentProblem, HeadraceError, InvalidDefinition, UndefinedRelation, Unsupported
+from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.errors import EnvironmentProblem, InvalidDefinition, UndefinedRelation, Unsupported
 
 if TYPE_CHECKING:
     import psycopg2.extensions
@@ -27,6 +30,7 @@ _SETTINGS = {
     "TimeZone": "UTC",
     "IntervalStyle": "postgres",
     "extra_float_digits": "3",
+    "lc_monetary": "C",
     "bytea_output": "hex",
     "search_path": "pg_catalog",
     "standard_conforming_strings": "on",
@@ -35,19 +39,6 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "client_min_messages": "warning",
 }
-
-
-class SourceUnreachable(EnvironmentProblem):
-    """The server does not answer, or not as it should; trying again may help."""
-
-    sqlstate = "08006"
-    retryable = True
-
-
-class SourceRefused(HeadraceError):
-    """The server answers, and what it is asked for cannot be had."""
-
-    sqlstate = "55000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +50,8 @@ class Address:
     password: str | None = field(default=None, repr=False)
     sslmode: str = "prefer"
     sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -70,15 +63,18 @@ class Address:
         try:
             return psycopg2.connect(
                 host=self.host, port=self.port, user=self.user, dbname=self.database, password=self.password,
-                sslmode=self.sslmode, sslrootcert=self.sslrootcert, options=options, client_encoding="UTF8",
-                application_name="headrace", connect_timeout=10, keepalives_idle=30, **how,
+                sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
+                options=options, client_encoding="UTF8", application_name="headrace", connect_timeout=10,
+                # A server that is gone without a word is noticed after a minute, not after hours.
+                keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=60_000, **how,
             )  # fmt: skip
         except psycopg2.Error as problem:
             raise SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}") from None
 
     def _said(self, problem: Exception) -> str:
         said = " ".join(str(problem).split())
-        return said.replace(self.password, "***") if self.password else said
+        # Its library does not print passwords. One that is a part of ordinary words would only be guessed by the gaps.
+        return said.replace(self.password, "***") if len(self.password or "") > 3 else said
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -135,6 +131,18 @@ class Control:
     def snapshot(self) -> Snapshot:
         return Snapshot.parse(self.value("SELECT pg_current_snapshot()::text"))
 
+    def sender_timeout(self) -> float:
+        """Seconds after which the server gives up a reader of its log that is silent; 0: it never does."""
+        return int(self.value("SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'")) / 1000
+
+    def log_end(self) -> int:
+        """The position that the log's reader reaches once it has all that is there now."""
+        lsn, block = self.rows("SELECT pg_current_wal_insert_lsn()::text, current_setting('wal_block_size')::int")[0]
+        return before_header(parse_lsn(lsn), block)
+
+    def log_bytes(self, start: int, end: int) -> int:
+        return end - start
+
     # --- a source ----------------------------------------------------------------------------------------------
 
     def check_server(self) -> None:
@@ -165,6 +173,21 @@ class Control:
             raise SourceRefused(
                 f"all {most} replication slots of PostgreSQL at {self.address} are in use",
                 hint="drop one that is not needed, or raise max_replication_slots",
+            )
+
+        used, most = self.rows("SELECT count(*), current_setting('max_wal_senders')::int FROM pg_stat_replication")[0]
+        if used >= most:
+            raise SourceRefused(
+                f"all {most} walsenders of PostgreSQL at {self.address} are in use",
+                hint="raise max_wal_senders, or end a replica that is not needed",
+            )
+
+    def check_may_publish(self) -> None:
+        if not self.value("SELECT has_database_privilege(current_database(), 'CREATE')"):
+            raise SourceRefused(
+                f'user "{self.address.user}" may not create a publication',
+                hint=f"GRANT CREATE ON DATABASE {identifier(self.address.database)} TO"
+                f" {identifier(self.address.user)}, or create one, and name it by publication.name",
             )
 
     def slot(self, name: str) -> dict[str, Any] | None:
@@ -211,6 +234,18 @@ class Control:
             f" WHERE p.pubname = {literal(name)}"
         )
         return {oid for (oid,) in found}
+
+    def shapes(self, oids: Iterable[int]) -> dict[int, dict[int, LogColumn]]:
+        """The columns that tables have now, by number, as the log would describe them; none of tables that are gone."""
+        wanted, found = ", ".join(map(str, oids)), {}
+        rows = self.rows(
+            "SELECT attrelid::bigint, attnum, attname, atttypid::bigint, atttypmod FROM pg_attribute"
+            f" WHERE attrelid IN ({wanted or 0}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+            " ORDER BY attrelid, attnum"
+        )
+        for oid, number, name, type_oid, modifier in rows:
+            found.setdefault(oid, {})[number] = LogColumn(name, type_oid, modifier, False)
+        return found
 
     def publish(self, name: str, table: SourceTable) -> None:
         if not self.publishes(name, table.schema, table.name):
@@ -260,11 +295,31 @@ class Control:
                 f"table {shown} has a REPLICA IDENTITY without the primary key",
                 hint=f"ALTER TABLE {identifier(schema)}.{identifier(name)} REPLICA IDENTITY DEFAULT",
             )
-        table = SourceTable(schema=schema, name=name, columns=columns, key=key, oid=oid)
+        last, files = self.rows(_STORED.format(oid=oid))[0]
+        table = SourceTable(
+            schema=schema, name=name, columns=columns, key=key, oid=oid, last_attnum=last, files=tuple(files)
+        )
         for column in table.key_columns:
             if not column.type.built_in and not column.type.enum:
                 raise Unsupported(f'column "{column.name}" of type {column.type.text} cannot be part of a key')
         return table
+
+    def key_after(self, table: SourceTable, start: Key | None, rows: int) -> Key | None:
+        found = self.rows(table.key_after(start, rows))
+        return found[0] if found else None
+
+    def places(
+        self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
+    ) -> list[int]:
+        return [row[0] for row in self.rows(table.places(keys, at, end, flight=flight))]
+
+    def only_nulls_added(self, table: SourceTable) -> bool:
+        """Whether all rows that were there have NULL in the columns that the table has got since we knew it: those had
+        no default, none of them was dropped and made again, and no row has been written anew."""
+        if not table.last_attnum:
+            return False
+        _, files = self.rows(_STORED.format(oid=table.oid))[0]
+        return tuple(files) == table.files and not self.value(_ADDED.format(oid=table.oid, last=table.last_attnum))
 
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""
@@ -280,7 +335,7 @@ _COLUMNS = """
 SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
        CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
-       a.atttypid::bigint, a.atttypmod
+       a.atttypid::bigint, a.atttypmod, a.attnum
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
@@ -288,6 +343,18 @@ JOIN pg_namespace bn ON bn.oid = b.typnamespace
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
 WHERE a.attrelid = {oid} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+_STORED = """
+SELECT (SELECT max(attnum) FROM pg_attribute WHERE attrelid = {oid}),
+       array(SELECT pg_relation_filenode(relid)::bigint FROM
+             (SELECT {oid}::oid UNION SELECT relid FROM pg_partition_tree({oid})) AS parts (relid)
+             WHERE pg_relation_filenode(relid) IS NOT NULL ORDER BY 1)
+"""
+
+_ADDED = """
+SELECT count(*) FROM pg_attribute WHERE attrelid = {oid} AND attnum > {last}
+AND (attisdropped OR atthasdef OR atthasmissing OR attgenerated <> '' OR attidentity <> '')
 """
 
 _KEY = """
@@ -299,7 +366,7 @@ WHERE i.indrelid = {oid} AND i.indisprimary AND k.place <= i.indnkeyatts ORDER B
 
 
 def _column(row: tuple) -> SourceColumn:
-    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier = row
+    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier, number = row
     return SourceColumn(
         name=name,
         type=SourceType(name=kind, schema=schema, modifier=modifier, enum=enum, text=text),
@@ -308,6 +375,7 @@ def _column(row: tuple) -> SourceColumn:
         nullable=nullable,
         type_oid=type_oid,
         type_modifier=type_modifier,
+        number=number,
     )
 
 
@@ -318,6 +386,15 @@ def parse_lsn(text: str) -> int:
     """
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+def before_header(lsn: int, block: int) -> int:
+    """A position at the start of a page, as the log's reader counts: the inserter's lies behind the page's header.
+
+    >>> before_header(2 * 8192 + 24, 8192) == 2 * 8192, before_header(8192 + 64, 8192) == 8192 + 64
+    (True, True)
+    """
+    return lsn - lsn % block if lsn % block in (24, 40) else lsn
 
 
 def format_lsn(lsn: int) -> str:

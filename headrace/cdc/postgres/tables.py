@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,7 @@ from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 from headrace.cdc.intake import BELOW, BEYOND, WITHIN
 from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
 from headrace.cdc.postgres.types import SourceType
-from headrace.errors import HeadraceError
-
-AGAIN = "drop the table and create it again"
-
-
-class TableStopped(HeadraceError):
-    """A table cannot follow its source any more; the others of the source go on."""
-
-    sqlstate = "55000"
+from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +24,8 @@ class SourceColumn:
     type_oid: int = 0
     type_modifier: int = -1
     """As the log names its type; of a domain, not of what it is based on"""
+    number: int = 0
+    """One that is dropped and made again has another; 0: not known"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +37,23 @@ class SourceTable:
     key: tuple[str, ...]
     """The primary key, in its own order"""
     oid: int = 0
+    last_attnum: int = 0
+    """The number of its last column, also if that was dropped; 0: not known"""
+    files: tuple[int, ...] = ()
+    """Where its rows are, and those of its partitions: other ones if they have been written anew"""
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> SourceTable:
+        columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
+        files = tuple(data.get("files", ()))
+        return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"]), "files": files}))
 
     @property
     def full_name(self) -> str:
         return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+    def is_called(self, schema: str, name: str) -> bool:
+        return (schema, name) == (self.schema, self.name)
 
     @property
     def key_columns(self) -> list[SourceColumn]:
@@ -58,6 +65,11 @@ class SourceTable:
     def rows_between(self, start: Key | None, end: Key | None) -> str:
         names = ", ".join(identifier(column.name) for column in self.columns)
         return f"SELECT {names} FROM {self.full_name}{self._where(start, end)}"
+
+    def rows_of(self, keys: Sequence[Key]) -> str:
+        names = ", ".join(identifier(column.name) for column in self.columns)
+        key = _row([identifier(name) for name in self.key])
+        return f"SELECT {names} FROM {self.full_name} WHERE {key} IN ({', '.join(map(self._bound, keys))})"
 
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
@@ -106,20 +118,48 @@ class SourceTable:
         )
 
 
+def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> None:
+    """Whether the table as it is now, or was at a place of the log, has the columns that we read, as we know them."""
+    if oid != table.oid:
+        raise SchemaChanged(f"{table.full_name} is another table now", hint=AGAIN)
+    now = {column.name: column for column in columns}
+    for column in table.columns:
+        if column.name not in now:
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
+        if not _holds_the_same(column, now[column.name]):
+            # The rows that are there may have been rewritten, of which the log says nothing.
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+
+
+def check_numbers(table: SourceTable, numbers: Mapping[str, int]) -> None:
+    """Whether no column was dropped and made again, with the same name and type: the log tells them not apart."""
+    for column in table.columns:
+        if column.number and numbers[column.name] != column.number:
+            raise SchemaChanged(f'column "{column.name}" of {table.full_name} is another one now', hint=AGAIN)
+
+
+def grown_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str, ...]:
+    """Columns that we do not have, or that may have values which are too long for ours; those of the key stay."""
+    known = {column.name: column for column in table.columns}
+    return tuple(
+        column.name
+        for column in columns
+        if column.name not in known
+        or (
+            known[column.name].type.name == "numeric"
+            and column.name not in table.key
+            and column.type_modifier != known[column.name].type_modifier
+        )
+    )
+
+
 class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
-        if relation.oid != table.oid:
-            raise TableStopped(f"{table.full_name} is another table now", hint=AGAIN)
-        for column in table.columns:
-            if column.name not in at:
-                raise TableStopped(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
-            now = relation.columns[at[column.name]]
-            if not _holds_the_same(column, now):
-                # The rows that are there may have been rewritten, of which the log says nothing.
-                raise TableStopped(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+        check_shape(table, relation.oid, relation.columns)
+        self.adds = grown_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
         self._names = (table.full_name, relation.identity)

@@ -1,16 +1,17 @@
 """PostgreSQL's types as ours.
 
 A column's natural type holds every ordinary value of it exactly. Where PostgreSQL has values beyond (infinite dates,
-NaN in numeric, years before Christ), meeting one stops the table with an error that names column and value. Every type
-can also be had as VARCHAR: the text that PostgreSQL prints.
+NaN in numeric, years before Christ, months in an interval, arrays of arrays), meeting one stops the table with an error
+that names column and value. Every type can also be had as VARCHAR: the text that PostgreSQL prints.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from headrace.errors import InvalidDefinition, Unsupported
-from headrace.types import INTEGERS, SqlType
+from headrace.types import INTEGERS, SqlType, array_of
 
 _VARCHAR = SqlType("varchar")
 
@@ -25,15 +26,17 @@ NATURAL = {
     "date": SqlType("date"),
     "timestamp": SqlType("timestamp"),
     "timestamptz": SqlType("timestamptz"),
+    "interval": SqlType("interval"),
     **{
         name: _VARCHAR
         for name in (
             "text", "varchar", "bpchar", "name", "uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8",
-            "bit", "varbit",
+            "bit", "varbit", "time", "timetz", "money", "int4range", "int8range", "numrange", "daterange", "tsrange",
+            "tstzrange", "point", "line", "lseg", "box", "path", "polygon", "circle", "tsvector",
         )
     },
 }  # fmt: skip
-"""By the name in pg_type. numeric and enums are not here."""
+"""By the name in pg_type. numeric, enums and arrays are not here."""
 
 LARGEST_PRECISION = 38
 
@@ -63,6 +66,9 @@ def natural(kind: SourceType, column: str) -> SqlType:
         return _numeric(kind, column)
     if kind.built_in and kind.name in NATURAL:
         return NATURAL[kind.name]
+    if kind.built_in and kind.name.startswith("_") and kind.name != "_box":  # whose elements are not between commas
+        element = dataclasses.replace(kind, name=kind.name[1:])
+        return array_of(natural(element, column))
     raise Unsupported(f'column "{column}" is of type {kind.text}, which has no counterpart', hint=_hint(column))
 
 

@@ -166,6 +166,13 @@ def _ddl_progress(context: Context) -> Iterator[tuple]:
         yield job["id"], job["statement"], f"{job['fraction']:.2%}", started, job["state"], job["error"]
 
 
+def _cdc_progress(context: Context) -> Iterator[tuple]:
+    for job in context.jobs():
+        if job["splits_done"] is not None:
+            done = job["splits_done"]
+            yield job["id"], job["splits_total"], done, done, job["lag_bytes"], job["lag_seconds"]
+
+
 def _depend(context: Context) -> Iterator[tuple]:
     for relation in context.catalog:
         for upstream in relation.depends_on:
@@ -216,6 +223,11 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_users": system_relation("id int, name text, is_super bool", lambda context: [(OWNER, context.user, True)]),
     "rw_ddl_progress": system_relation(
         "ddl_id big, ddl_statement text, progress text, initialized_at time, state text, error text", _ddl_progress
+    ),
+    "rw_cdc_progress": system_relation(
+        """job_id big, split_total_count big, split_backfilled_count big, split_completed_count big, lag_bytes big,
+        lag_seconds real""",
+        _cdc_progress,
     ),
     "rw_depend": system_relation("objid int, refobjid int", _depend),
     "rw_fragments": system_relation(

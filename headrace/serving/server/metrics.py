@@ -64,6 +64,17 @@ def metrics(engine: Engine, server: Server) -> str:
         "backfill_rows_left", "gauge", "Existing rows that a relation lags behind its inputs.",
         [({"relation": job["name"], "state": job["state"]}, job["rows_total"] - job["rows_read"]) for job in jobs],
     )  # fmt: skip
+    sources = engine.sources.status()
+    for field, text in (
+        ("source_lag_bytes", "How much of a source's log is not in its tables yet."),
+        ("source_lag_seconds", "How old what is in its tables is."),
+    ):
+        values = [({"source": each["name"]}, each[field.removeprefix("source_")]) for each in sources]
+        add(field, "gauge", text, values)
+    add(
+        "source_up", "gauge", "Whether a source is followed without trouble.",
+        [({"source": each["name"]}, int(each["error"] is None)) for each in sources],
+    )  # fmt: skip
     one("sessions", "gauge", "Clients that are connected.", server.sessions)
     one("sessions_busy", "gauge", "Clients whose statement is running.", server.busy_sessions)
     one("statements_total", "counter", "Statements of clients.", server.statements)

@@ -1,0 +1,77 @@
+"""Reading ranges of a MariaDB table by several connections.
+
+No two connections can share a snapshot there. So a chunk is read within a *window* of the log: its begin is what a
+snapshot saw before the first SELECT began, its end what one saw after the last had ended. What was committed within the
+window is in some of the chunk's rows and not in others. The log has whole rows: applying all that it has of the window,
+in order, gives the rows as of the window's end, whatever the SELECTs have seen of it.
+
+A task is one SELECT, without a transaction around it. It holds the lock that any SELECT has: nobody can change the
+table's columns while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.cdc.changelog import Key
+from headrace.cdc.database import Hold, SplitReader
+from headrace.cdc.mysql.positions import Snapshot
+from headrace.cdc.mysql.server import Control
+from headrace.cdc.mysql.session import Address
+from headrace.cdc.mysql.tables import SourceTable
+from headrace.cdc.mysql.types import SourceType, columns_read
+from headrace.state.layout import Layout
+
+BATCH_ROWS = 8_192
+"""Rows that a task holds as Python's objects"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectRange(SplitReader):
+    address: Address
+
+    def tables(self, split: tuple[str, tuple[SourceType, ...]], layout: Layout) -> Iterator[tuple[pa.Table, int]]:
+        query, kinds = split
+        session = self.address.session()
+        try:
+            for columns in session.batches(query, BATCH_ROWS):
+                arrays = [
+                    columns_read(values, kind, layout.types[name], name)
+                    for values, kind, name in zip(columns, kinds, layout.names, strict=True)
+                ]
+                table = pa.table(arrays, schema=layout.row_schema)
+                yield table, table.nbytes
+        finally:
+            session.close()
+
+
+class Window(Hold):
+    def __init__(self, address: Address):
+        self._address = address
+        self._begin = self._now()
+
+    def _now(self) -> Snapshot:
+        control = Control(self._address)
+        try:
+            return control.snapshot()
+        finally:
+            control.close()
+
+    def sees(self, transaction: int) -> bool:
+        return self._begin.sees(transaction)
+
+    def reader(self) -> SelectRange:
+        return SelectRange(address=self._address)
+
+    def split(self, table: SourceTable, start: Key | None, end: Key | None) -> Any:
+        return table.rows_between(start, end), tuple(column.type for column in table.columns)
+
+    def read(self) -> None:
+        self.high = self._now().position
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,228 @@
+"""Connections to a MariaDB server, and results as the bytes that it sends.
+
+PyMySQL connects: it knows how to authenticate and to encrypt. Results are read here, from its buffered socket, because
+they can be large, and because values are wanted as they are stored. Every connection has the same settings, so that a
+value has the same text whoever reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.errors import EnvironmentProblem
+
+_SETTINGS = (
+    "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', sql_select_limit = DEFAULT,"
+    " autocommit = 1, tx_isolation = 'REPEATABLE-READ', max_statement_time = 0, net_write_timeout = 3600,"
+    " lock_wait_timeout = 86400, sql_big_selects = 1"
+)
+"""No character set for results: texts come as they are stored. No mode: '0000-00-00' is a value like others."""
+
+_QUERY = 3
+_LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
+"""Numbers of errors that say that the connection is gone, or goes"""
+
+BATCH_BYTES = 16 << 20
+"""Of rows that are handed over at a time, if so many as wanted take more"""
+
+MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+
+
+def driver() -> Any:
+    try:
+        import pymysql
+    except ImportError:
+        raise EnvironmentProblem(
+            "the driver for MariaDB is not installed", hint="pip install 'headrace[mysql]'"
+        ) from None
+    return pymysql
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = field(default=None, repr=False)
+    sslmode: str = "preferred"
+    sslrootcert: str | None = None
+    sslcert: str | None = None
+    sslkey: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    def session(self, *, read_timeout: float | None = None) -> Session:
+        pymysql = driver()
+        try:
+            with self._named("cannot connect to MariaDB at"):
+                connection = pymysql.connect(
+                    host=self.host, port=self.port, user=self.user, password=self.password or "", charset="utf8mb4",
+                    connect_timeout=10, read_timeout=read_timeout, write_timeout=60, autocommit=None,
+                    **self._encryption(),
+                )  # fmt: skip
+        except OSError as problem:
+            raise SourceUnreachable(f"cannot connect to MariaDB at {self}: {self._said(problem)}") from None
+        _keep_alive(connection._sock)
+        session = Session(self, connection)
+        try:
+            session.rows(_SETTINGS)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _encryption(self) -> dict[str, Any]:
+        if self.sslmode == "disabled":
+            return {"ssl_disabled": True}
+        if self.sslmode == "preferred" and self.sslcert is None:
+            return {}
+        verified = self.sslmode in ("verify_ca", "verify_identity")
+        return {
+            # Without any of these, the driver would go on unencrypted if the server cannot do better.
+            "ssl_ca": self.sslrootcert, "ssl_cert": self.sslcert, "ssl_key": self.sslkey, "ssl_verify_cert": verified,
+            "ssl_verify_identity": self.sslmode == "verify_identity",
+            "ssl": None if verified else {"verify_mode": "none"},
+        }  # fmt: skip
+
+    def _said(self, problem: Exception) -> str:
+        said = " ".join(str(problem.args[-1] if problem.args else problem).split())
+        return said.replace(self.password, "***") if self.password else said
+
+    @contextlib.contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        pymysql = driver()
+        try:
+            yield
+        except pymysql.err.MySQLError as problem:
+            number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
+            lost = isinstance(problem, pymysql.err.InterfaceError) or number in _LOST
+            kind = SourceUnreachable if lost or what.startswith("cannot") else SourceRefused
+            raise kind(f"{what} {self}: {self._said(problem) or 'the connection is closed'}") from None
+        except (OSError, ValueError) as problem:
+            raise SourceUnreachable(f"{what} {self}: {self._said(problem)}") from None
+
+    def errors(self) -> contextlib.AbstractContextManager[None]:
+        return self._named("MariaDB at")
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """A server that vanishes without a word is noticed, be it in minutes."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class Session:
+    """One connection. Values are bytes, or None for NULL."""
+
+    def __init__(self, address: Address, connection: Any):
+        self.address = address
+        self._connection = connection
+        self._columns = 0
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+    def interrupt(self) -> None:
+        """From another thread: whoever reads from it finds that it is closed."""
+        with contextlib.suppress(Exception):
+            self._connection._sock.shutdown(socket.SHUT_RDWR)
+
+    def rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
+        """A small result."""
+        found: list[tuple[bytes | None, ...]] = []
+        for columns in self.batches(sql, 10_000):
+            found.extend(zip(*columns, strict=True))
+        return found
+
+    def batches(self, sql: str, rows: int) -> Iterator[Sequence[list[bytes | None]]]:
+        """A result by columns, at most so many rows at a time. It must be read to its end, or the session closed."""
+        with self.address.errors():
+            count = self._begin(sql)
+            while count:
+                columns, more = self._some_rows(count, rows)
+                if columns[0]:
+                    yield columns
+                if not more:
+                    return
+
+    def _begin(self, sql: str) -> int:
+        """Sends a statement; the number of columns that come back."""
+        connection = self._connection
+        connection._execute_command(_QUERY, sql)
+        first = connection._read_packet()
+        if first.is_ok_packet():
+            return 0
+        count = first.read_length_encoded_integer()
+        for _ in range(count + 1):  # their names and types, and the end of that
+            connection._read_packet()
+        return count
+
+    def _some_rows(self, count: int, most: int) -> tuple[list[list[bytes | None]], bool]:
+        read = self._connection._rfile.read
+        columns: list[list[bytes | None]] = [[] for _ in range(count)]
+        appends = [column.append for column in columns]
+        room = BATCH_BYTES
+        for _ in range(most):
+            if room < 0:
+                break
+            head = read(4)
+            if len(head) < 4:
+                raise OSError("the connection was closed")
+            size = head[0] | head[1] << 8 | head[2] << 16
+            data = read(size)
+            if size == 0xFFFFFF:
+                data += self._rest(read)
+            if len(data) < size:
+                raise OSError("the connection was closed")
+            if size < 9 and data[0] == 0xFE:
+                return columns, False
+            room -= size
+            if data[0] == 0xFF:
+                driver().err.raise_mysql_exception(data)
+            at = 0
+            for append in appends:
+                length = data[at]
+                at += 1
+                if length < 251:
+                    append(data[at : at + length])
+                    at += length
+                elif length == 251:
+                    append(None)
+                else:
+                    width = 2 if length == 252 else 3 if length == 253 else 8
+                    length = int.from_bytes(data[at : at + width], "little")
+                    at += width
+                    append(data[at : at + length])
+                    at += length
+        return columns, True
+
+    def _rest(self, read: Any) -> bytes:
+        """Of a packet that is longer than one can be."""
+        parts = []
+        while True:
+            head = read(4)
+            size = int.from_bytes(head[:3], "little")
+            parts.append(read(size))
+            if len(head) < 4 or len(parts[-1]) < size:
+                raise OSError("the connection was closed")
+            if size < 0xFFFFFF:
+                return b"".join(parts)
+
+    # --- the log -----------------------------------------------------------------------------------------------
+
+    def command(self, number: int, payload: bytes) -> None:
+        self._connection._execute_command(number, payload)
+
+    def packet(self) -> bytes:
+        """The next one; what the server complains about is raised."""
+        return self._connection._read_packet()._data

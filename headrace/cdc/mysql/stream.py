@@ -1,0 +1,366 @@
+"""Reading MariaDB's binary log, as a replica does, to pieces of transactions.
+
+A transaction is known by where it begins in the log: no snapshot lies between its begin and its end, so one that is
+behind its begin shows it whole. The server keeps its log by its own rules (``binlog_expire_logs_seconds``), not by
+ours; that what is read on is the log that was read before is checked on every connection, by the numbers (GTIDs) that
+the server gives transactions.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headrace.cdc.changelog import Change, Piece, Truncate
+from headrace.cdc.mysql import binlog
+from headrace.cdc.mysql.binlog import Gtid, Header, Tables
+from headrace.cdc.mysql.ddl import TRUNCATED, effect
+from headrace.cdc.mysql.positions import Place
+from headrace.cdc.mysql.server import Control, ordered
+from headrace.cdc.mysql.session import Address, Session
+from headrace.cdc.mysql.tables import SourceTable
+from headrace.cdc.problems import (
+    AGAIN,
+    ALL_AGAIN,
+    MalformedLog,
+    SchemaChanged,
+    SourceRefused,
+    SourceUnreachable,
+    TableStopped,
+)
+from headrace.cdc.stream import BUFFER_BYTES, LogFeed
+
+PIECE_BYTES = 8 << 20
+"""A transaction that is larger in the log is handed over in several pieces."""
+
+ROW_BYTES = 50
+"""About what a change takes in the log: events have several"""
+
+HEARTBEAT_SECONDS = 5
+"""How often a server that has nothing to say says so"""
+
+SILENCE_SECONDS = 30
+"""A server that says nothing at all for so long is gone."""
+
+_REGISTER, _DUMP = 0x15, 0x12
+_WRAP = 1 << 32
+
+
+class Statement(NamedTuple):
+    """A statement that is logged as text. It may concern any table."""
+
+    schema: str
+    text: str
+
+    @property
+    def relations(self) -> None:
+        return None
+
+    def changes(self, table: SourceTable) -> list[Change | Truncate]:
+        found = effect(self.text, self.schema, table)
+        if found is None:
+            return []
+        if found == TRUNCATED:
+            return [Truncate()]
+        raise SchemaChanged(f"{table.full_name}: {found}", hint=AGAIN)
+
+
+class Halt(NamedTuple):
+    """Something in the log that cannot be followed, of some tables."""
+
+    tables: frozenset[tuple[str, str]]
+    reason: str
+
+    @property
+    def relations(self) -> None:
+        return None
+
+    def changes(self, table: SourceTable) -> list[Change | Truncate]:
+        if any(table.is_called(*name) for name in self.tables):
+            raise TableStopped(f"{table.full_name}: {self.reason}", hint=AGAIN)
+        return []
+
+
+XA = "a distributed transaction (XA) has written to it, of which the log does not say in time whether it is committed"
+UNDONE = "a very large transaction has taken back a part of what it wrote"
+
+
+@dataclass(kw_only=True)
+class Transaction:
+    """One that is arriving."""
+
+    piece: Piece
+    gtid: Gtid
+    skip: int
+    """So many of its events were taken before the connection was lost"""
+    seen: int = 0
+    size: int = 0
+    handed_over: bool = False
+    """Whether some of it is not here any more"""
+    touched: set[tuple[str, str]] = field(default_factory=set)
+    savepoints: dict[str, int] = field(default_factory=dict)
+
+    def add(self, event: Any, size: int) -> None:
+        self.seen += 1
+        if self.seen > self.skip:
+            self.piece.events.append(event)
+            self.size += size
+
+    def undo(self, name: str | None) -> None:
+        """All of it, or what came after a savepoint."""
+        if self.handed_over or self.skip or (name is not None and name not in self.savepoints):
+            self.piece.events = [Halt(frozenset(self.touched), UNDONE)]
+            return
+        del self.piece.events[self.savepoints[name] if name is not None else 0 :]
+        self.seen = len(self.piece.events)
+
+    def next_piece(self) -> Piece:
+        """What has arrived so far, as a piece; the rest becomes another."""
+        done, first = self.piece, self.piece.first + len(self.piece.events)
+        done.final = False
+        self.piece = _begun(done.commit, done.committed_at, first)
+        self.size, self.handed_over = 0, True
+        return done
+
+
+class LogStream(LogFeed):
+    def __init__(
+        self,
+        address: Address,
+        *,
+        base: str,
+        server_id: int,
+        gtids: str,
+        position: int,
+        skip: int = 0,
+        on_news: Callable[[], None],
+    ):
+        super().__init__(str(address), position=position, skip=skip, on_news=on_news)
+        self._address, self._base, self._server_id = address, base, server_id
+        self._marks: deque[tuple[int, str]] = deque([(position, gtids)])
+        """Which transactions the log has before a position: of those since the oldest that may be asked for"""
+        self._session: Session | None = None
+
+    def stop(self) -> None:
+        self._stopping = True
+        if (session := self._session) is not None:
+            session.interrupt()
+        super().stop()
+
+    def _weight(self, piece: Piece, size: int) -> int:
+        return max(len(piece.events), size // ROW_BYTES)
+
+    def known_at(self, position: int) -> dict[str, Any]:
+        return {"gtids": self.gtids_at(position)}
+
+    def gtids_at(self, position: int) -> str:
+        """What the log has before a position that has been reached; older ones are not asked for again."""
+        with self._lock:
+            while len(self._marks) > 1 and self._marks[1][0] <= position:
+                self._marks.popleft()
+            return self._marks[0][1]
+
+    # --- the thread --------------------------------------------------------------------------------------------
+
+    def _stream(self) -> None:
+        start, skip = self._begin_anew()
+        gtids = self.gtids_at(start)
+        with self._lock:
+            self._marks = deque([(start, gtids)])
+        place = Place.of(self._base, start)
+        self._check_log(place, gtids)
+        self._session = session = self._address.session(read_timeout=SILENCE_SECONDS)
+        try:
+            with self._address.errors():
+                begin_dump(session, place, self._server_id)
+                self.error = None
+                self._read(session, place, gtids, skip)
+        finally:
+            self._session = None
+            session.close()
+
+    def _check_log(self, place: Place, gtids: str) -> None:
+        """A server that has lost its log, or another in its place, may have a file of the same name."""
+        control = Control(self._address)
+        try:
+            files = control.files()
+            if place.name not in files:
+                kept = sorted(Place.parse(name, 0).number for name in files)
+                if kept and place.number < kept[0]:
+                    raise SourceRefused(
+                        f"the server has removed {place.name} of its binary log, which is needed from"
+                        f" {place.offset} on",
+                        hint=f"{ALL_AGAIN}; see binlog_expire_logs_seconds",
+                    )
+                raise SourceRefused(f"the server has no {place.name}: its binary log was reset", hint=ALL_AGAIN)
+            found = None if files[place.name] < place.offset else control.gtids(place)
+            if found != gtids:
+                raise SourceRefused(
+                    f"the server's binary log is another than the one that was read up to {place}: it has"
+                    f" {'no such place' if found is None else found or 'nothing'} there, not {gtids or 'nothing'}",
+                    hint=f"it was reset, lost in a crash, or this is another server; {ALL_AGAIN}",
+                )
+            control.check_log_settings()
+        finally:
+            control.close()
+
+    def _read(self, session: Session, place: Place, gtids: str, skip: int) -> None:
+        tables, state = Tables(), _parsed(gtids)
+        begin, at = place.number, place if place.offset < _WRAP else Place(place.base, place.file, 4)
+        open_one: Transaction | None = None
+        checksum = 0
+        while True:
+            with self._lock:
+                # Reading ends here, and so the server's sending; both go on where they were.
+                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping)
+                if self._stopping:
+                    return
+            data = _event(session.packet())
+            head = binlog.header(data)
+            if head.kind == binlog.FORMAT:
+                checksum = binlog.checksum_kind(data)
+            # What the server makes up for us has none.
+            body = binlog.checked_body(data, checksum if head.next else 0)
+            if head.kind == binlog.ROTATE:
+                name, offset = binlog.rotate(body)
+                at = Place.parse(name, offset)
+                if open_one is None and at.number > begin:
+                    self._advance(at.number)
+                continue
+            if head.next == 0 or head.kind in binlog.HEARTBEATS:
+                continue  # not of the file
+            before, at = at, Place(at.base, at.file, _widened(head.next, at.offset))
+            if before.number < begin:
+                continue
+            if head.kind == binlog.GTID:
+                tables.forget()
+                open_one = Transaction(
+                    piece=_begun(before.number, head.at * 1_000_000, skip), gtid=binlog.gtid(head, body), skip=skip
+                )
+                continue
+            if open_one is None:
+                if not binlog.ignorable(head) and head.kind != binlog.FORMAT:
+                    raise MalformedLog(f"the log has an event of kind {head.kind} at {before}, in no transaction")
+                self._advance(at.number)
+                continue
+            if self._takes(open_one, tables, head, body):
+                self._finish(open_one, at.number, state)
+                open_one, skip = None, 0
+            elif open_one.size > PIECE_BYTES:
+                size = open_one.size
+                self._arrived(open_one.next_piece(), size)
+
+    def _takes(self, transaction: Transaction, tables: Tables, head: Header, body: bytes) -> bool:
+        """One event of a transaction; whether it is the last."""
+        if head.kind == binlog.TABLE_MAP:
+            tables.describe(body)
+        elif head.kind in binlog.ROWS:
+            rows = tables.rows(head, body)
+            if rows is not None:
+                transaction.touched.add((rows.relation.schema, rows.relation.name))
+                if not transaction.gtid.prepared:
+                    transaction.add(rows, len(rows.data))
+        elif head.kind in (binlog.QUERY, binlog.QUERY_COMPRESSED):
+            return self._query(transaction, binlog.query(head, body))
+        elif head.kind == binlog.XA_PREPARE:
+            if not transaction.gtid.prepared:
+                return True  # in one phase: it is committed
+            transaction.add(Halt(frozenset(transaction.touched), XA), 0)
+            return True
+        elif head.kind == binlog.XID:
+            return True
+        elif not binlog.ignorable(head):
+            raise MalformedLog(f"the log has an event of kind {head.kind}, which is not known")
+        return False
+
+    def _query(self, transaction: Transaction, query: binlog.Query) -> bool:
+        words = query.text.split(None, 2)
+        first, second = words[0].upper() if words else "", words[1].upper() if len(words) > 1 else ""
+        if first in ("BEGIN", "START"):
+            return False
+        if first == "COMMIT":
+            return True
+        if first == "ROLLBACK":
+            name = _savepoint(query.text) if second == "TO" else None
+            transaction.undo(name)
+            return name is None
+        if first == "SAVEPOINT":
+            transaction.savepoints[_savepoint(query.text)] = len(transaction.piece.events)
+        elif first == "XA":
+            return transaction.gtid.standalone
+        elif first != "RELEASE":
+            transaction.add(Statement(query.schema, query.text), len(query.text))
+        return transaction.gtid.standalone
+
+    def _finish(self, transaction: Transaction, position: int, state: dict[int, tuple[int, int]]) -> None:
+        gtid = transaction.gtid
+        state[gtid.domain] = (gtid.server, gtid.sequence)
+        transaction.piece.position = position
+        with self._lock:
+            self._marks.append((position, _shown(state)))
+        self._arrived(transaction.piece, transaction.size)
+
+
+def begin_dump(session: Session, place: Place, server_id: int) -> None:
+    register(session, server_id)
+    session.rows(
+        f"SET @master_heartbeat_period = {HEARTBEAT_SECONDS * 10**9}, @master_binlog_checksum = 'NONE',"
+        " @mariadb_slave_capability = 4"
+    )
+    # Whoever applies the log may be slow, and then reads nothing for a while.
+    session.rows("SET SESSION net_write_timeout = 31536000, wait_timeout = 31536000")
+    offset = place.offset if place.offset < _WRAP else 4  # the protocol has no larger ones: read it again up to there
+    session.command(_DUMP, struct.pack("<IHI", max(4, offset), 0, server_id) + place.name.encode())
+
+
+def register(session: Session, server_id: int) -> None:
+    """As a replica: what the server refuses if the user has not the right to it."""
+    with session.address.errors():
+        session.command(_REGISTER, struct.pack("<I", server_id) + bytes(3) + struct.pack("<HII", 0, 0, 0))
+        session.packet()
+
+
+def _event(packet: bytes) -> bytes:
+    if packet[0] == 0:
+        return packet[1:]
+    raise SourceUnreachable("the server has ended the connection on which its log is read")
+
+
+def _begun(begin: int, committed_at: int, first: int) -> Piece:
+    """A piece of which the rest is still to come."""
+    return Piece(xid=begin, position=0, committed_at=committed_at, commit=begin, first=first)
+
+
+def _widened(low: int, near: int) -> int:
+    """An offset of which the log has 32 bits, at or behind another.
+
+    >>> _widened(10, 5), _widened(10, (1 << 32) - 1) == (1 << 32) + 10
+    (10, True)
+    """
+    found = near & ~(_WRAP - 1) | low
+    return found if found >= near else found + _WRAP
+
+
+def _savepoint(text: str) -> str:
+    """
+    >>> _savepoint("ROLLBACK TO `a``b`"), _savepoint("SAVEPOINT x")
+    ('a``b', 'x')
+    """
+    quoted = re.search(r"`((?:[^`]|``)*)`\s*$", text)
+    return quoted[1] if quoted else text.split()[-1]
+
+
+def _parsed(gtids: str) -> dict[int, tuple[int, int]]:
+    found = {}
+    for each in filter(None, gtids.split(",")):
+        domain, server, sequence = map(int, each.split("-"))
+        found[domain] = (server, sequence)
+    return found
+
+
+def _shown(state: dict[int, tuple[int, int]]) -> str:
+    return ordered(",".join(f"{domain}-{server}-{sequence}" for domain, (server, sequence) in state.items()))

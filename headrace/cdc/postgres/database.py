@@ -1,0 +1,124 @@
+"""PostgreSQL, as following needs it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.cdc.changelog import Key
+from headrace.cdc.database import Database, Hold
+from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
+from headrace.cdc.postgres.server import Address, Control
+from headrace.cdc.postgres.stream import LogStream
+from headrace.cdc.postgres.tables import LogReader, SourceTable, check_numbers, check_shape, grown_columns
+from headrace.cdc.postgres.types import checked, natural
+from headrace.cdc.problems import AGAIN, SchemaChanged
+from headrace.cdc.rereads import Reread
+from headrace.cdc.source import SourceState
+from headrace.errors import InvalidDefinition, InvalidParameterValue
+from headrace.types import SqlType
+
+
+class Postgres(Database):
+    waits_for_others = True
+
+    def address(self, state: SourceState, password: str | None) -> Address:
+        return Address(
+            host=state.host, port=state.port, user=state.user, database=state.database, password=password,
+            sslmode=state.sslmode, sslrootcert=state.sslrootcert, sslcert=state.sslcert, sslkey=state.sslkey,
+        )  # fmt: skip
+
+    def control(self, address: Address) -> Control:
+        return Control(address)
+
+    def feed(self, state: SourceState, address: Address, on_news: Callable[[], None]) -> LogStream:
+        return LogStream(
+            address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
+            on_news=on_news,
+        )  # fmt: skip
+
+    def check_source(self, control: Control, state: SourceState) -> SourceState:
+        control.check_server()
+        if control.slot(state.slot) is not None:
+            raise InvalidParameterValue(
+                f'the replication slot "{state.slot}" is there already',
+                hint="choose another slot.name; one that nobody needs goes by pg_drop_replication_slot",
+            )
+        owned = not control.has_publication(state.publication)
+        if owned:
+            control.check_may_publish()
+        return dataclasses.replace(state, owned=owned)
+
+    def set_up(self, control: Control, state: SourceState) -> SourceState:
+        if state.owned:
+            control.create_publication(state.publication)  # first: a slot shows only publications before it
+        return dataclasses.replace(state, lsn=control.create_slot(state.slot))
+
+    def clean_up(self, control: Control, state: SourceState) -> None:
+        control.drop_slot(state.slot)
+        if state.owned:
+            control.drop_publication(state.publication)
+
+    def by_hand(self, state: SourceState) -> str:
+        wanted = f"SELECT pg_drop_replication_slot('{state.slot}')"
+        return f'{wanted}; DROP PUBLICATION "{state.publication}"' if state.owned else wanted
+
+    def default_schema(self, state: SourceState, options: dict[str, str]) -> str:
+        return options.get("schema.name", "public")
+
+    def natural(self, kind: Any, column: str) -> SqlType:
+        return natural(kind, column)
+
+    def checked(self, kind: Any, wanted: SqlType, column: str) -> SqlType:
+        return checked(kind, wanted, column)
+
+    def table_from_json(self, data: dict[str, Any]) -> SourceTable:
+        return SourceTable.from_json(data)
+
+    def begin_table(self, control: Control, state: SourceState, table: SourceTable) -> None:
+        if state.owned:
+            control.publish(state.publication, table)
+        elif not control.publishes(state.publication, table.schema, table.name):
+            raise InvalidDefinition(
+                f'the publication "{state.publication}" does not have {table.full_name}',
+                hint=f"ALTER PUBLICATION … ADD TABLE {table.full_name}, as its owner",
+            )
+
+    def end_table(self, control: Control, state: SourceState, table: SourceTable) -> None:
+        if state.owned:
+            control.unpublish(state.publication, table.schema, table.name)
+
+    def gone(
+        self, control: Control, state: SourceState, tables: Sequence[SourceTable]
+    ) -> list[tuple[SourceTable, str]]:
+        published = control.published(state.publication)
+        return [
+            (table, f"{table.full_name} was dropped, or is not published any more ({AGAIN})")
+            for table in tables
+            if table.oid not in published
+        ]
+
+    def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
+        shapes, found = control.shapes([table.oid for table in tables]), {}
+        for table in tables:
+            try:
+                now = shapes.get(table.oid, {})
+                check_shape(table, table.oid, [*now.values()])
+                check_numbers(table, {column.name: number for number, column in now.items()})
+                found[table] = bool(grown_columns(table, [*now.values()]))
+            except SchemaChanged as error:
+                found[table] = error
+        return found
+
+    def only_nulls_added(self, control: Control, table: SourceTable) -> bool:
+        return control.only_nulls_added(table)
+
+    def hold(self, address: Address) -> Hold:
+        return SharedSnapshot(address)
+
+    def rows_now(self, address: Address, table: SourceTable, keys: Sequence[Key]) -> Reread:
+        return rows_now(address, table, keys)
+
+    def reader(self, table: SourceTable, relation: Any) -> LogReader:
+        return LogReader(table, relation)

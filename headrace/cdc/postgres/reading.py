@@ -1,0 +1,151 @@
+"""Reading ranges of a PostgreSQL table by several connections, as of one snapshot.
+
+The driver holds the snapshot open; a task joins it, copies its range of keys as CSV, and makes columns of the text.
+Tasks hold AccessShare locks and nothing else, and end with their range.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+
+from headrace.cdc.changelog import Key
+from headrace.cdc.database import Hold, SplitReader
+from headrace.cdc.postgres.server import Address, before_header, parse_lsn
+from headrace.cdc.postgres.snapshots import Snapshot
+from headrace.cdc.postgres.tables import SourceTable, literal
+from headrace.cdc.problems import SourceRefused
+from headrace.cdc.rereads import Reread
+from headrace.cdc.values import column
+from headrace.state.layout import Layout
+
+IN_MEMORY = 32 << 20
+"""Bytes of a split that a task holds; what is more goes to a file on its disk"""
+
+BLOCK = 16 << 20
+"""Bytes of CSV that become one piece of columns; no row may be larger"""
+
+
+_COPY = "COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+"""Every value in quotes: so that NULL, which has none, is not an empty text"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRange(SplitReader):
+    address: Address
+    snapshot: str
+    """By the name under which the driver has exported it"""
+
+    def tables(self, split: tuple[str, str], layout: Layout) -> Iterator[tuple[pa.Table, int]]:
+        query, rewritten = split
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
+            self._copy(query, rewritten, copied)
+            size = copied.tell()
+            if size == 0:
+                return
+            copied.seek(0)
+            for table in _columns(copied, layout):
+                yield table, size
+                size = 0
+
+    def _copy(self, query: str, rewritten: str, into: Any) -> None:
+        with self.address.errors():
+            connection = self.address.connect()
+            try:
+                connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}")
+                    cursor.copy_expert(_COPY.format(query), into)
+                    cursor.execute(rewritten)  # with the lock still held, so it stays as it is
+                    if cursor.fetchone()[0]:
+                        raise SourceRefused("a table was written anew while it was read; it is read again")
+            finally:
+                connection.close()
+
+
+def _columns(copied: Any, layout: Layout) -> Iterator[pa.Table]:
+    for batch in _texts(copied, layout.names):
+        columns = [column(batch[name], layout.types[name], name) for name in layout.names]
+        yield pa.table(columns, schema=layout.row_schema)
+
+
+def _texts(copied: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from pc.open_csv(
+        copied,
+        read_options=pc.ReadOptions(column_names=names, block_size=BLOCK),
+        parse_options=pc.ParseOptions(newlines_in_values=True),
+        convert_options=pc.ConvertOptions(
+            column_types={name: pa.string() for name in names},
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+class SharedSnapshot(Hold):
+    """A snapshot that the driver holds open, and what it shows. It has no lock on any table."""
+
+    def __init__(self, address: Address):
+        self.address = address
+        self._connection = address.connect()
+        try:
+            with address.errors():
+                self._connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+                # One statement: the snapshot is taken before anything in it is worked out, so what it shows was
+                # committed before the position.
+                name, snapshot, lsn, block = self._row(
+                    "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text,"
+                    " current_setting('wal_block_size')::int"
+                )
+        except BaseException:
+            self.close()
+            raise
+        self._name, self._snapshot = name, Snapshot.parse(snapshot)
+        self.high = before_header(parse_lsn(lsn), block)
+
+    def _row(self, sql: str) -> tuple:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchone()
+
+    def sees(self, transaction: int) -> bool:
+        return self._snapshot.sees(transaction)
+
+    def copy(self, query: str, into: Any) -> None:
+        with self.address.errors(), self._connection.cursor() as cursor:
+            cursor.copy_expert(_COPY.format(query), into)
+
+    def reader(self) -> CopyRange:
+        return CopyRange(address=self.address, snapshot=self._name)
+
+    def split(self, table: SourceTable, start: Key | None, end: Key | None) -> tuple[str, str]:
+        return table.rows_between(start, end), table.rewritten()
+
+    def read(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def rows_now(address: Address, table: SourceTable, keys: Sequence[Key]) -> Reread:
+    """Single rows, as text, and as of when they were read."""
+    held, names = SharedSnapshot(address), [column.name for column in table.columns]
+    found: dict[Key, tuple | None] = dict.fromkeys(keys)
+    try:
+        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
+            held.copy(table.rows_of(keys), copied)
+            if copied.tell():
+                copied.seek(0)
+                for batch in _texts(copied, names):
+                    for row in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+                        found[tuple(row[names.index(name)] for name in table.key)] = row
+    finally:
+        held.close()
+    return Reread(rows=found, sees=held.sees, high=held.high)

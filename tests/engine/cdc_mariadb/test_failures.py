@@ -1,0 +1,199 @@
+"""What goes wrong on the server, or on the way to it: each has a state that says so, and nothing is lost silently."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.cdc.mysql import stream
+from headrace.cdc.mysql.positions import Place
+from headrace.cdc.mysql.session import Address
+from headrace.cdc.mysql.stream import begin_dump
+from tests.engine.cdc_mariadb.conftest import (
+    NEEDS_MARIADB,
+    caught_up,
+    create_source,
+    follower,
+    log_end,
+    rows,
+    stopped,
+    theirs,
+)
+from tests.engine.conftest import eventually
+from tests.support.mariadb import PASSWORD, USER, MariaDb
+
+pytestmark = NEEDS_MARIADB
+
+
+def test_a_table_that_cannot_go_on_stops_alone_and_says_why(db, mariadb, source):
+    names = ("dropped", "renamed", "modified", "dropcol", "swapped", "parted", "child", "fine")
+    for name in names:
+        mariadb.run(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT, w INT)", f"INSERT INTO {name} VALUES (1, 1, 1)")
+    mariadb.run("ALTER TABLE parted PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (5))")
+    for name in names:
+        db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT) FROM my TABLE '{name}'")
+    db.sql("WAIT")
+    mariadb.run("DROP TABLE dropped")
+    mariadb.run("RENAME TABLE renamed TO elsewhere")
+    mariadb.run("ALTER TABLE modified MODIFY v BIGINT")
+    mariadb.run("ALTER TABLE dropcol DROP COLUMN v, ADD COLUMN v INT DEFAULT 7")
+    mariadb.run("ALTER TABLE swapped DROP PRIMARY KEY, ADD PRIMARY KEY (v)")
+    mariadb.run("CREATE TABLE parent (id INT PRIMARY KEY)", "INSERT INTO parent VALUES (1)")
+    mariadb.run("ALTER TABLE child ADD FOREIGN KEY (v) REFERENCES parent (id) ON DELETE CASCADE")
+    mariadb.run("ALTER TABLE parted TRUNCATE PARTITION a")
+    mariadb.run(
+        "ALTER TABLE fine ADD COLUMN x INT DEFAULT 3 AFTER id, ADD INDEX (v), DROP COLUMN w", "OPTIMIZE TABLE fine",
+        "CREATE INDEX more ON fine (x)", "INSERT INTO fine (id, x, v) VALUES (2, 5, 2)",
+    )  # fmt: skip
+    caught_up(db, mariadb)
+    errors = stopped(db)
+    assert set(errors) == {"dropped", "renamed", "modified", "dropcol", "swapped", "parted", "child"}
+    assert all(state == "failed" for state, _ in errors.values())
+    for name, reason in (
+        ("dropped", "it was dropped"), ("renamed", "renamed"), ("modified", 'column "v"'), ("dropcol", 'column "v"'),
+        ("swapped", "PRIMARY"), ("parted", "TRUNCATE PARTITION"), ("child", "foreign key"),
+    ):  # fmt: skip
+        assert reason in errors[name][1]
+    assert rows(db, "SELECT * FROM fine") == [(1, 1), (2, 2)]
+
+
+def test_what_a_session_logs_in_another_way_stops_the_table(db, mariadb, source):
+    for name in ("part", "xa", "other"):
+        mariadb.run(f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1)")
+        db.sql(f"CREATE TABLE {name} (*) FROM my TABLE '{name}'; WAIT {name}")
+    mariadb.run("SET SESSION binlog_row_image = MINIMAL", "UPDATE part SET v = 2")
+    mariadb.run("XA START 'a'", "INSERT INTO xa VALUES (2, 2)", "XA END 'a'", "XA PREPARE 'a'", "XA COMMIT 'a'")
+    mariadb.run("XA START 'b'", "INSERT INTO other VALUES (2, 2)", "XA END 'b'", "XA COMMIT 'b' ONE PHASE")
+    caught_up(db, mariadb)
+    errors = stopped(db)
+    assert "binlog_row_image" in errors["part"][1] and "XA" in errors["xa"][1] and set(errors) == {"part", "xa"}
+    assert rows(db, "SELECT * FROM other") == [(1, 1), (2, 2)]
+    mariadb.run("SET SESSION binlog_format = STATEMENT", "INSERT INTO other VALUES (3, 3)")
+    caught_up(db, mariadb)
+    assert "binlog_format" in stopped(db)["other"][1]
+
+
+def test_what_is_undone_in_the_log_itself(db, mariadb, source, monkeypatch):
+    """A transaction that also wrote to a table without transactions is logged with what it has taken back."""
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE isam (id INT) ENGINE = MyISAM")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    mariadb.run(
+        "SET SESSION binlog_direct_non_transactional_updates = 0", "BEGIN", "INSERT INTO t VALUES (1)", "SAVEPOINT a",
+        "INSERT INTO isam VALUES (1)", "INSERT INTO t VALUES (2)", "ROLLBACK TO a", "INSERT INTO t VALUES (3)",
+        "COMMIT",
+        "BEGIN", "INSERT INTO t VALUES (4)", "INSERT INTO isam VALUES (1)", "ROLLBACK",
+    )  # fmt: skip
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t") == [(1,), (3,)]
+
+
+def test_a_transaction_that_is_too_large_for_an_epoch_comes_in_pieces(db, mariadb, source, monkeypatch):
+    monkeypatch.setattr(stream, "PIECE_BYTES", 100)
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    statements = [f"INSERT INTO t SELECT seq, 0 FROM seq_{first}_to_{first + 40}" for first in range(1, 400, 41)]
+    mariadb.run("BEGIN", *statements, "UPDATE t SET v = 1 WHERE id % 2 = 0", "COMMIT")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t")
+
+
+def test_a_log_that_waits_is_bounded(db, mariadb, source, monkeypatch):
+    """While nothing is applied, nothing more is read than the bound; then all of it comes."""
+    monkeypatch.setattr(stream, "BUFFER_BYTES", 2_000)
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    following = follower(db)
+    take, following._take = following._take, lambda: False
+    mariadb.run(*(f"INSERT INTO t VALUES ({id}, REPEAT('x', 500))" for id in range(50)))
+    eventually(lambda: following._stream._bytes > 2_000)
+    assert following._stream._bytes < 4_000 and following._stream._reached < log_end(mariadb)
+    following._take = take
+    caught_up(db, mariadb)
+    assert len(rows(db, "SELECT id FROM t")) == 50
+
+
+def test_the_log_goes_on_in_another_file(db, mariadb, source):
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_20")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 2)")
+    for id in range(21, 26):
+        mariadb.run("FLUSH BINARY LOGS", f"INSERT INTO t VALUES ({id})", f"DELETE FROM t WHERE id = {id - 20}")
+    mariadb.run("FLUSH BINARY LOGS")
+    db.sql("WAIT t")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t")
+    db.engine.sources.stop()
+    mariadb.run("INSERT INTO t VALUES (99)", "FLUSH BINARY LOGS")
+    db.engine.sources.start()
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t")
+
+
+def test_another_replica_with_the_same_number(db, mariadb, source):
+    """It throws us out; we come back, and throw it out. Nothing is lost, and the server's reason is shown."""
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    following = follower(db)
+    address = Address(host="127.0.0.1", port=mariadb.port, user=USER, database="shop", password=PASSWORD)
+    other = address.session()
+    begin_dump(other, Place.of("mysql-bin", log_end(mariadb)), following._stream._server_id)
+    mariadb.run("INSERT INTO t VALUES (1)")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == [(1,)]
+    other.close()
+
+
+def trouble(db, words: str) -> None:
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[8] and words in row[8]])
+    assert [row[2] for row in db.sql("SHOW JOBS").rows()] == ["retrying"]
+
+
+@pytest.fixture
+def own(db, mariadb):
+    """A server that is not needed afterwards, with a table that has been filled and is not followed now."""
+    server = MariaDb()
+    create_source(db, server)
+    server.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_30")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    yield server
+    server.remove()
+
+
+def test_a_log_that_was_removed_is_noticed(db, own):
+    caught_up(db, own)
+    db.engine.sources.stop()
+    own.run("INSERT INTO t VALUES (31)", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "SET GLOBAL binlog_checksum = NONE")
+    last = own.run("SHOW BINARY LOGS")[-1][0]
+    eventually(lambda: own.run(f"PURGE BINARY LOGS TO '{last}'", "SHOW BINARY LOGS")[0][0] == last)
+    db.engine.sources.start()
+    trouble(db, "has removed mysql-bin.0")
+    assert len(rows(db, "SELECT * FROM t")) == 30
+    db.sql("DROP SOURCE my CASCADE")
+
+
+def test_a_log_that_was_begun_anew_is_noticed(db, own):
+    """Though a file of the same name is there, with more in it than was read."""
+    caught_up(db, own)
+    db.engine.sources.stop()
+    own.run("RESET MASTER", *(f"INSERT INTO t VALUES ({id})" for id in range(100, 150)))
+    db.engine.sources.start()
+    trouble(db, "another than the one that was read")
+    assert len(rows(db, "SELECT * FROM t")) == 30
+    db.sql("DROP SOURCE my CASCADE")
+
+
+def test_a_server_that_restarts_is_followed_on(db, own):
+    own.run("CREATE TABLE u (id INT PRIMARY KEY)", "INSERT INTO u SELECT seq FROM seq_1_to_30")
+    db.sql("CREATE TABLE u (*) FROM my TABLE 'u' WITH (backfill.num_rows_per_split = 2)")
+    own.stop()
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[2] == "retrying"])
+    own.start()
+    own.run("INSERT INTO u VALUES (31)", "INSERT INTO t VALUES (31)")
+    db.sql("WAIT u")
+    caught_up(db, own)
+    for name in "tu":
+        assert rows(db, f"SELECT * FROM {name}") == theirs(own, f"SELECT * FROM {name}")
+    own.stop(immediate=True)
+    own.start()
+    own.run("INSERT INTO u VALUES (32)")
+    caught_up(db, own)
+    assert rows(db, "SELECT * FROM u") == theirs(own, "SELECT * FROM u")
+    db.sql("DROP SOURCE my CASCADE")

@@ -1,0 +1,123 @@
+"""What is checked before anything is made, and that passwords show up nowhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, UndefinedRelation, Unsupported
+from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, create_source, options
+from tests.support.mariadb import MariaDb
+
+pytestmark = NEEDS_MARIADB
+
+
+def test_what_cannot_be_followed_is_refused_by_name(db, mariadb, source):
+    mariadb.run(
+        "CREATE TABLE keyless (a INT)", "CREATE TABLE isam (a INT PRIMARY KEY) ENGINE = MyISAM",
+        "CREATE VIEW seen AS SELECT 1 AS a", "CREATE SEQUENCE numbers",
+        "CREATE TABLE versioned (a INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+        "CREATE TABLE part (a TEXT, PRIMARY KEY (a(10)))", "CREATE TABLE parent (a INT PRIMARY KEY)",
+        "CREATE TABLE child (a INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (a) ON DELETE CASCADE)",
+        "CREATE TABLE fine (a INT PRIMARY KEY, b INT, FOREIGN KEY (b) REFERENCES parent (a))",
+    )  # fmt: skip
+    for statement, error, message in (
+        ("CREATE TABLE t (*) FROM my TABLE 'keyless'", InvalidDefinition, "no primary key"),
+        ("CREATE TABLE t (*) FROM my TABLE 'isam'", InvalidDefinition, "engine MyISAM"),
+        ("CREATE TABLE t (*) FROM my TABLE 'seen'", InvalidDefinition, "not a table"),
+        ("CREATE TABLE t (*) FROM my TABLE 'numbers'", InvalidDefinition, "not a table"),
+        ("CREATE TABLE t (*) FROM my TABLE 'versioned'", Unsupported, "system-versioned"),
+        ("CREATE TABLE t (*) FROM my TABLE 'part'", Unsupported, "beginning of a column"),
+        ("CREATE TABLE t (*) FROM my TABLE 'child'", Unsupported, "ON DELETE CASCADE"),
+        ("CREATE TABLE t (*) FROM my TABLE 'absent'", UndefinedRelation, '"shop.absent"'),
+        ("CREATE TABLE t (*) FROM my TABLE 'FINE'", UndefinedRelation, '"shop.FINE"'),
+        ("CREATE TABLE t (*) FROM my TABLE 'mysql.user'", HeadraceError, "mysql.user"),
+        ("CREATE TABLE t (b INT) FROM my TABLE 'fine'", InvalidDefinition, '"a" is part of the primary key'),
+        (f"CREATE SOURCE s WITH ({options(mariadb)}, password = 'clear')", InvalidParameterValue, "must be a secret"),
+        (f"CREATE SOURCE s WITH ({options(mariadb)}, password = SECRET absent)", UndefinedRelation, "absent"),
+        (f"CREATE SOURCE s WITH ({options(mariadb, port='1')}, password = SECRET pw)", HeadraceError, "cannot connect"),
+        (f"CREATE SOURCE s WITH ({options(mariadb)}, odd = 'x', password = SECRET pw)", HeadraceError, "odd"),
+        (
+            f"CREATE SOURCE s WITH ({options(mariadb, **{'server.id': '1'})}, password = SECRET pw)",
+            InvalidParameterValue, "that of the server itself",
+        ),
+        (
+            f"CREATE SOURCE s WITH ({options(mariadb, **{'ssl.mode': 'verify_ca'})}, password = SECRET pw)",
+            HeadraceError, "cannot connect",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            db.sql(statement)
+    assert db.sql("SHOW TABLES").rows() == [] and len(db.sql("SHOW SOURCES").rows()) == 1
+
+
+def test_a_password_that_is_wrong_is_not_printed(db, mariadb):
+    db.sql("CREATE SECRET wrong AS 'not the p4ssword'")
+    with pytest.raises(HeadraceError, match="Access denied") as caught:
+        db.sql(f"CREATE SOURCE s WITH ({options(mariadb)}, password = SECRET wrong)")
+    assert "p4ssword" not in str(caught.value) and db.sql("SHOW SOURCES").rows() == []
+
+
+def test_rights_that_are_missing_are_named(db, mariadb):
+    mariadb.run("CREATE USER weak@'%' IDENTIFIED BY 'weak'", "CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("CREATE SECRET weak AS 'weak'")
+    create = f"CREATE SOURCE s WITH ({options(mariadb, username='weak')}, password = SECRET weak)"
+    try:
+        for right, grant in (
+            ("may not see the binary log", "GRANT BINLOG MONITOR ON *.* TO weak@'%'"),
+            ("may not replicate", "GRANT REPLICATION SLAVE ON *.* TO weak@'%'"),
+        ):
+            with pytest.raises(HeadraceError, match=right):
+                db.sql(create)
+            mariadb.run(grant)
+        db.sql(create)
+        with pytest.raises(UndefinedRelation, match="may not see it"):
+            db.sql("CREATE TABLE t (*) FROM s TABLE 't'")
+        mariadb.run("GRANT INSERT ON shop.t TO weak@'%'")
+        with pytest.raises(HeadraceError, match='"weak" may not read "shop.t"'):
+            db.sql("CREATE TABLE t (*) FROM s TABLE 't'")
+        mariadb.run("GRANT SELECT ON shop.t TO weak@'%'")
+        db.sql("CREATE TABLE t (*) FROM s TABLE 't'; WAIT t")
+        db.sql("DROP SOURCE s CASCADE")
+    finally:
+        mariadb.run("DROP USER weak@'%'")
+
+
+def test_settings_of_the_log_that_do_not_do_are_refused(db, mariadb):
+    for name, wrong, right in (
+        ("binlog_format", "MIXED", "ROW"), ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_metadata", "NO_LOG", "FULL"),
+    ):  # fmt: skip
+        mariadb.run(f"SET GLOBAL {name} = {wrong}")
+        try:
+            with pytest.raises(HeadraceError, match=f"{name} of MariaDB at .* is {wrong}"):
+                create_source(db, mariadb)
+        finally:
+            mariadb.run(f"SET GLOBAL {name} = {right}")
+    assert db.sql("SHOW SOURCES").rows() == []
+
+
+def test_a_server_without_a_log_or_of_which_a_part_is_not_logged_is_refused(db, mariadb):
+    other = MariaDb(**{"skip-log-bin": "1"})
+    try:
+        with pytest.raises(HeadraceError, match="writes no binary log"):
+            create_source(db, other)
+        other.stop()
+        other.start(**{"log-bin": "mysql-bin", "skip-log-bin": "0", "binlog-ignore-db": "shop"})
+        other.run("CREATE TABLE t (id INT PRIMARY KEY)")
+        create_source(db, other)
+        with pytest.raises(HeadraceError, match='changes of "shop" are not in the binary log'):
+            db.sql("CREATE TABLE t (*) FROM my TABLE 't'")
+        db.sql("DROP SOURCE my")
+    finally:
+        other.remove()
+
+
+def test_secrets_show_up_nowhere(db, mariadb, source, warehouse, caplog):
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    shown = [str(db.sql(statement).rows()) for statement in ("SHOW CREATE SOURCE my", "SHOW JOBS", "SHOW SECRETS")]
+    manifests = [path.read_text() for path in Path(warehouse, "manifest").iterdir()]
+    assert all("s3cret" not in text for text in [*shown, caplog.text, *manifests])
+    assert "s3cret" not in repr(db.engine.sources._followers)

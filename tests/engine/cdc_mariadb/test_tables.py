@@ -1,0 +1,169 @@
+"""Tables that follow a real MariaDB server: what they hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.errors import DependentObjects, WrongObjectKind
+from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, ROOT, caught_up, rows, theirs
+from tests.support.mariadb import PASSWORD
+
+pytestmark = NEEDS_MARIADB
+
+
+def test_from_create_to_drop(db, mariadb, source):
+    mariadb.run(
+        """CREATE TABLE items (id BIGINT PRIMARY KEY, name VARCHAR(20), price DECIMAL(10, 2),
+        twice INT AS (id * 2) VIRTUAL, half INT AS (id DIV 2) STORED)""",
+        "INSERT INTO items (id, name, price) SELECT seq, CONCAT('n', seq), seq * 1.5 FROM seq_1_to_50",
+    )
+    made = db.sql("CREATE TABLE items (*) FROM my TABLE 'shop.items' WITH (backfill.num_rows_per_split = 7)")
+    assert "twice" in made.notice and "half" not in made.notice
+    db.sql("CREATE TABLE few (price NUMERIC(12, 4), id VARCHAR) FROM my TABLE 'items'")
+    db.sql("CREATE MATERIALIZED VIEW dear AS SELECT id, price FROM items WHERE price > 60")
+    db.sql("WAIT items; WAIT few; WAIT")
+    every = "SELECT id, name, price, half FROM items"
+    assert rows(db, "SELECT * FROM items") == theirs(mariadb, every)
+    assert db.sql("SHOW JOBS").rows() == []
+
+    mariadb.run(
+        "BEGIN", "UPDATE items SET name = NULL WHERE id < 5", "UPDATE items SET id = id + 1000 WHERE id IN (40, 41)",
+        "DELETE FROM items WHERE id % 10 = 3",
+        "INSERT INTO items (id, name, price) VALUES (-1, '', 0.01), (77, 'x', 99.99)",
+        "SAVEPOINT a", "INSERT INTO items (id) VALUES (79)", "ROLLBACK TO a", "COMMIT",
+        "BEGIN", "INSERT INTO items (id, name, price) VALUES (78, 'never', 0)", "ROLLBACK",
+    )  # fmt: skip
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM items") == theirs(mariadb, every)
+    assert rows(db, "SELECT * FROM few") == theirs(mariadb, "SELECT price, CAST(id AS CHAR) FROM items")
+    assert rows(db, "SELECT * FROM dear") == theirs(mariadb, "SELECT id, price FROM items WHERE price > 60")
+    assert db.sql("CHECK MATERIALIZED VIEW dear").rows()[0] is not None
+
+    mariadb.run("INSERT INTO items (id) VALUES (500)", "TRUNCATE items", "INSERT INTO items (id, price) VALUES (7, 70)")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT id, price FROM items") == theirs(mariadb, "SELECT id, price FROM items")
+    assert [id for id, _ in rows(db, "SELECT * FROM dear")] == [7]
+
+    for statement in ("INSERT INTO items (id) VALUES (1)", "DELETE FROM items", "UPDATE items SET name = 'b'"):
+        with pytest.raises(WrongObjectKind, match='table "items"'):
+            db.sql(statement)
+    with pytest.raises(DependentObjects):
+        db.sql("DROP SOURCE my")
+    db.sql("DROP TABLE few; DROP TABLE items CASCADE; DROP SOURCE my; DROP SECRET pw")
+
+
+def test_a_temporary_table_of_the_same_name_is_another(db, mariadb, source):
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    mariadb.run(
+        "CREATE TEMPORARY TABLE t (x INT)", "INSERT INTO t VALUES (1)",
+        "ALTER TABLE t DROP COLUMN x, ADD COLUMN id INT", "TRUNCATE t", "DROP TABLE t", "INSERT INTO t VALUES (2)",
+    )  # fmt: skip
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == [(1,), (2,)]
+
+
+KEYS = {
+    "BIGINT UNSIGNED": "seq * 2049638230412172401",
+    "VARCHAR(20) COLLATE utf8mb4_general_ci": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', 'Zz', '')",
+    "CHAR(9) CHARACTER SET latin1 COLLATE latin1_german2_ci": "ELT(seq, 'a', 'ae', 'B', 'ß', 'st', 'ü', 'uf', '€', '')",
+    "CHAR(9) CHARACTER SET ucs2": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', '€', '')",
+    "BINARY(4)": "UNHEX(ELT(seq, '41', '4100', '00', 'FF', '8000', '41000001', '7F', '5C', '27'))",
+    "VARBINARY(9)": "UNHEX(ELT(seq, '41', '4100', '00', 'FF', '', '41000001', '7F', '5C', '27'))",
+    "DECIMAL(20, 6)": "seq * 1.25 - 5.0",
+    "DOUBLE": "(seq - 5.0) / 3",
+    "FLOAT": "(seq - 5.0) / 3",
+    "DATE": "'2024-02-25' + INTERVAL seq DAY",
+    "DATETIME(3)": "'2024-02-25' + INTERVAL seq * 100000 MICROSECOND",
+    "TIMESTAMP(6)": "'2024-02-25' + INTERVAL seq * 100001 MICROSECOND",
+    "TIME(2)": "SEC_TO_TIME((seq - 4.0) * 100000.25)",
+    "YEAR": "ELT(seq, '0000', '1901', '1999', '2000', '2001', '2155', '1970', '2024', '2023')",
+    "ENUM('z','a','','m','B','c','d','e','f','g')": "seq",
+    "SET('z','a','m','b')": "seq",
+    "BIT(12)": "seq * 400",
+    "UUID": "UUID()",
+    "INET6": "ELT(seq, '::', '::1', '::ffff:1.2.3.4', 'ff::', '1::2', '::2', 'a::', '1:2:3:4:5:6:7:8', '::1.2.3.4')",
+}
+
+
+def test_keys_of_any_type_in_splits_of_one_row(db, mariadb, source):
+    """Where a key lies is asked of the database: on a wrong answer rows are lost, or are there twice."""
+    for number, (kind, value) in enumerate(KEYS.items()):
+        mariadb.run(
+            f"CREATE TABLE k{number} (k {kind}, n INT, v INT, PRIMARY KEY (k, n))",
+            f"INSERT IGNORE INTO k{number} SELECT {value}, 1, seq FROM seq_1_to_9 WHERE seq <> 3",
+        )
+    for number in range(len(KEYS)):
+        wanted = f"backfill.num_rows_per_split = 1, backfill.parallelism = {1 + number % 3}"
+        db.sql(f"CREATE TABLE k{number} (*) FROM my TABLE 'k{number}' WITH ({wanted})")
+        value = list(KEYS.values())[number]
+        mariadb.run(
+            f"UPDATE k{number} SET v = v + 100 WHERE v % 3 = 0", f"DELETE FROM k{number} WHERE v = 2",
+            f"UPDATE k{number} SET n = 2 WHERE v = 5",
+            f"INSERT IGNORE INTO k{number} SELECT {value}, 1, seq + 50 FROM seq_1_to_9 WHERE seq IN (3, 8)",
+        )  # fmt: skip
+    db.sql("WAIT")
+    caught_up(db, mariadb)
+    for number, kind in enumerate(KEYS):
+        found = db.sql(f"SELECT n, v FROM k{number}").rows()
+        assert sorted(map(tuple, found)) == sorted(mariadb.run(f"SELECT n, v FROM k{number}")), kind
+        assert len({row[0] for row in db.sql(f"SELECT (k, n)::varchar FROM k{number}").rows()}) == len(found), kind
+
+
+def test_keys_that_are_equal_under_a_collation_are_one_key(db, mariadb, source):
+    mariadb.run(
+        "CREATE TABLE t (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)",
+        "INSERT INTO t VALUES ('a', 1), ('b', 2), ('c', 3), ('d ', 4)",
+    )
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 1); WAIT t")
+    mariadb.run(
+        "UPDATE t SET k = 'A' WHERE k = 'a'", "UPDATE t SET v = 20 WHERE k = 'B'", "DELETE FROM t WHERE k = 'C'",
+        "REPLACE INTO t VALUES ('D', 40)", "INSERT INTO t VALUES ('B', 5) ON DUPLICATE KEY UPDATE k = 'B', v = 21",
+    )  # fmt: skip
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t") == [("A", 1), ("B", 21), ("D", 40)]
+
+
+def test_odd_names(db, mariadb, source):
+    mariadb.run(
+        """CREATE TABLE `Odd ``T."able` (`Id` INT PRIMARY KEY, `select` INT, `ä €` INT)""",
+        """CREATE TABLE `odd ``t."able` (`Id` INT PRIMARY KEY)""",
+        """INSERT INTO `Odd ``T."able` VALUES (1, 2, 3)""",
+    )
+    db.sql("""CREATE TABLE odd (*) FROM my TABLE 'shop."Odd `T.""able"'; WAIT odd""")
+    mariadb.run("""INSERT INTO `Odd ``T."able` VALUES (4, 5, 6)""", """INSERT INTO `odd ``t."able` VALUES (9)""")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM odd") == [(1, 2, 3), (4, 5, 6)]
+
+
+def test_a_partitioned_table_is_one_table(db, mariadb, source):
+    mariadb.run(
+        """CREATE TABLE p (id INT, v INT, PRIMARY KEY (id)) PARTITION BY RANGE (id)
+        (PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN MAXVALUE)""",
+        "INSERT INTO p SELECT seq, seq FROM seq_1_to_20",
+    )
+    db.sql("CREATE TABLE p (*) FROM my TABLE 'p' WITH (backfill.num_rows_per_split = 4)")
+    mariadb.run("UPDATE p SET id = 25 WHERE id = 2", "DELETE FROM p WHERE id = 15")
+    db.sql("WAIT p")
+    mariadb.run("UPDATE p SET id = 2 WHERE id = 25", "INSERT INTO p VALUES (30, 0)")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM p") == theirs(mariadb, "SELECT * FROM p")
+
+
+def test_the_guide(db, mariadb):
+    """docs/mariadb.md, against this server."""
+    (text,) = re.findall(
+        r"^```sql\n(.*?)^```$", (ROOT / "docs" / "mariadb.md").read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    text = text.replace("localhost", "127.0.0.1").replace("3306", str(mariadb.port))
+    text = text.replace("the password", PASSWORD.replace("'", "''"))
+    mariadb.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, amount INT)", "INSERT INTO orders VALUES (1, 999), (2, 1001)",
+        "CREATE TABLE items (qty INT, id BIGINT PRIMARY KEY, note TEXT)", "INSERT INTO items VALUES (5, 7, 'x')",
+    )  # fmt: skip
+    assert db.sql(text).rows() == [(2,)]
+    db.job("items").wait(60)
+    db.sql("WAIT")
+    assert db.sql("SELECT * FROM large").rows() == [(2, 1001)] and db.sql("SELECT * FROM items").rows() == [(7, 5)]
