@@ -93,6 +93,31 @@ def test_statements_that_end_following_a_table(statement):
         Statement("d", statement).changes(TABLE)
 
 
+def test_statements_that_cannot_be_read_end_what_they_may_concern():
+    odd = dataclasses.replace(TABLE, name="tä")
+    assert effect("TRUNCATE `t\xe4`", "d", odd) == TRUNCATED
+    assert effect("TRUNCATE `t\xc3\xa4`", "d", odd) is None
+    for table, statement in ((odd, "TRUNCATE `t\xc3\xa4`"), (TABLE, "ALTER TABLE t COMMENT 'a\\', ADD x INT")):
+        assert "cannot be read" in effect(statement, "d", table, doubtful=True)
+    assert effect("TRUNCATE other", "d", TABLE, doubtful=True) is None
+
+
+def logged(text: bytes, status: bytes) -> binlog.Query:
+    body = struct.pack("<IIBHH", 1, 0, 1, 0, len(status)) + status + b"d\0" + text
+    return binlog.query(binlog.Header(0, binlog.QUERY, 1, 0, 0, 0), body)
+
+
+def test_texts_are_in_the_character_set_of_their_session():
+    def status(collation: int, mode: int = 0) -> bytes:
+        more = bytes([0, 0, 0, 0, 0, 1]) + mode.to_bytes(8, "little") + b"\x06\x03std\x03" + bytes(4)
+        return more + b"\x04" + struct.pack("<HHH", collation, 8, 8) + b"\x0c\x01x"
+
+    assert logged("TRUNCATE `tä`".encode(), status(45)) == ("d", "TRUNCATE `tä`", False)
+    assert logged("TRUNCATE `tä`".encode("latin-1"), status(8)) == ("d", "TRUNCATE `tä`", True)
+    assert logged(b"TRUNCATE t", status(8)) == ("d", "TRUNCATE t", False)
+    assert logged(b"ALTER TABLE t COMMENT '\\'", status(45, 1 << 20)).doubtful
+
+
 def test_names_in_any_case_where_the_server_has_none():
     folding = dataclasses.replace(TABLE, folds=True)
     assert effect("TRUNCATE D.T", "e", folding) == TRUNCATED and effect("TRUNCATE T", "d", TABLE) is None

@@ -55,13 +55,14 @@ class Statement(NamedTuple):
 
     schema: str
     text: str
+    doubtful: bool = False
 
     @property
     def relations(self) -> None:
         return None
 
     def changes(self, table: SourceTable) -> list[Change | Truncate]:
-        found = effect(self.text, self.schema, table)
+        found = effect(self.text, self.schema, table, doubtful=self.doubtful)
         if found is None:
             return []
         if found == TRUNCATED:
@@ -293,7 +294,7 @@ class LogStream(LogFeed):
         elif first == "XA":
             return transaction.gtid.standalone
         elif first != "RELEASE":
-            transaction.add(Statement(query.schema, query.text), len(query.text))
+            transaction.add(Statement(*query), len(query.text))
         return transaction.gtid.standalone
 
     def _finish(self, transaction: Transaction, position: int, state: dict[int, tuple[int, int]]) -> None:
