@@ -14,7 +14,8 @@ from headrace.cdc.mysql.binlog import Gtid, LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
 from headrace.cdc.mysql.positions import Place, Snapshot
 from headrace.cdc.mysql.rows import value_reader
-from headrace.cdc.mysql.stream import Halt, Statement, Transaction
+from headrace.cdc.mysql.session import Address
+from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
 from headrace.cdc.mysql.tables import LogReader, SourceColumn, SourceTable
 from headrace.cdc.mysql.types import SourceType, checked, encoded, natural, printed
 from headrace.cdc.problems import MalformedLog, TableStopped
@@ -239,6 +240,20 @@ def test_places():
     assert before.number < after.number and Place.of("bin", after.number) == after
     assert Place.parse("a.b.1000000", 4).name == "a.b.1000000"
     assert [Snapshot(after.number).sees(each.number) for each in (before, after)] == [True, False]
+
+
+def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():
+    """Also if what was to be committed there could not be, and the connection is lost then."""
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    log = LogStream(address, base="bin", server_id=7, gtids="0-1-1", position=100, on_news=lambda: None)
+    for sequence in (2, 3, 4):
+        one = transaction()
+        one.gtid = Gtid(0, 1, sequence, False, False)
+        one.piece.commit = 100 + 10 * (sequence - 2)
+        log._finish(one, one.piece.commit + 10, {})
+    assert [log.gtids_at(at) for at in (119, 120, 130, 99)] == ["0-1-2", "0-1-3", "0-1-4", "0-1-1"]
+    log.take(log.peek(1)[:1])
+    assert log.known_at(130) == {"gtids": "0-1-4"} and log.gtids_at(log.taken) == "0-1-2" and len(log._marks) == 3
 
 
 # --- types ------------------------------------------------------------------------------------------------------

@@ -159,11 +159,16 @@ class LogStream(LogFeed):
         return {"gtids": self.gtids_at(position)}
 
     def gtids_at(self, position: int) -> str:
-        """What the log has before a position that has been reached; older ones are not asked for again."""
+        """What the log has before a position that has been reached, and that lies not before what was taken."""
         with self._lock:
-            while len(self._marks) > 1 and self._marks[1][0] <= position:
+            while len(self._marks) > 1 and self._marks[1][0] <= self._taken[0]:
                 self._marks.popleft()
-            return self._marks[0][1]
+            found = self._marks[0][1]
+            for mark, gtids in self._marks:
+                if mark > position:
+                    break
+                found = gtids
+            return found
 
     # --- the thread --------------------------------------------------------------------------------------------
 
