@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from headrace.cdc.changelog import Change, Piece, Truncate
-from headrace.cdc.mysql import binlog
+from headrace.cdc.mysql import binlog, stream
 from headrace.cdc.mysql.binlog import Gtid, LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
 from headrace.cdc.mysql.positions import Place, Snapshot
@@ -240,6 +240,87 @@ def test_places():
     assert before.number < after.number and Place.of("bin", after.number) == after
     assert Place.parse("a.b.1000000", 4).name == "a.b.1000000"
     assert [Snapshot(after.number).sees(each.number) for each in (before, after)] == [True, False]
+
+
+class Sent:
+    """A connection on which a log arrives; then it is lost."""
+
+    def __init__(self, *events: tuple[int, bytes]):
+        self._packets, at = [], 4
+        for kind, body in events:
+            at += binlog.HEADER.size + len(body)
+            head = binlog.HEADER.pack(7, kind, 1, binlog.HEADER.size + len(body), at, 0)
+            self._packets.append(b"\0" + head + body)
+
+    def packet(self) -> bytes:
+        if not self._packets:
+            raise ConnectionError
+        return self._packets.pop(0)
+
+
+FORMAT = (binlog.FORMAT, bytes(80))
+XID = (binlog.XID, bytes(8))
+
+
+def begun(sequence: int, flags: int = 0) -> tuple[int, bytes]:
+    return binlog.GTID, struct.pack("<QIB", sequence, 0, flags) + bytes(6)
+
+
+def said(text: str) -> tuple[int, bytes]:
+    return binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"d\0" + text.encode()
+
+
+def arrived(*events: tuple[int, bytes], skip: int = 0) -> LogStream:
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    position = Place("bin", 1, 4).number
+    log = LogStream(address, base="bin", server_id=7, gtids="", position=position, skip=skip, on_news=lambda: None)
+    with pytest.raises(ConnectionError):
+        log._read(Sent(*events), Place("bin", 1, 4), "", skip)
+    return log
+
+
+def test_transactions_arrive_whole():
+    log = arrived(
+        FORMAT,
+        begun(1, binlog.STANDALONE),
+        said("TRUNCATE t"),
+        begun(2),
+        said("BEGIN"),
+        said("RENAME TABLE t TO u"),
+        XID,
+    )
+    assert [[event.text for event in piece.events] for piece in log.peek(99)] == [
+        ["TRUNCATE t"],
+        ["RENAME TABLE t TO u"],
+    ]
+    assert [log.gtids_at(piece.position) for piece in log.peek(99)] == ["0-1-1", "0-1-2"]
+    first, second = log.peek(99)
+    assert first.commit < first.position == second.commit < second.position == log._reached
+
+
+def test_a_transaction_that_a_crash_has_cut_off_is_none():
+    log = arrived(FORMAT, begun(1), said("TRUNCATE t"), FORMAT, begun(1), said("TRUNCATE u"), XID)
+    assert [event.text for piece in log.peek(99) for event in piece.events] == ["TRUNCATE u"]
+    with pytest.raises(MalformedLog, match="a part was applied"):
+        LogStream._read(arrived(), Sent(FORMAT, begun(1), said("TRUNCATE t"), FORMAT), Place("bin", 1, 4), "", 1)
+
+
+def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1)
+    whole = [FORMAT, begun(1), said("TRUNCATE t"), said("TRUNCATE u"), XID]
+    for known, pieces in ((True, 3), (False, 1)):
+        monkeypatch.setattr(LogStream, "_is_whole", lambda log, transaction, known=known: known)
+        log = arrived(*(whole if known else [*whole[:-1], FORMAT, begun(1), XID]))
+        assert len(log.peek(99)) == pieces
+        assert sum(len(piece.events) for piece in log.peek(99)) == (2 if known else 0)
+
+
+def test_events_that_are_not_known_are_not_passed_over():
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    for events in ([(40, b"compressed")], [begun(1), (39, b"partial")]):
+        log = LogStream(address, base="b", server_id=7, gtids="", position=1, on_news=lambda: None)
+        with pytest.raises(MalformedLog, match="of kind"):
+            log._read(Sent(FORMAT, *events), Place("b", 1, 4), "", 0)
 
 
 def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():

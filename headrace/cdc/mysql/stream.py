@@ -239,6 +239,8 @@ class LogStream(LogFeed):
                 continue
             if head.next == 0 or head.kind in binlog.HEARTBEATS:
                 continue  # not of the file
+            if head.kind == binlog.FORMAT and open_one is not None:
+                open_one = _given_up(open_one, at)
             before, at = at, Place(at.base, at.file, _widened(head.next, at.offset))
             if before.number < begin:
                 continue
@@ -257,8 +259,26 @@ class LogStream(LogFeed):
                 self._finish(open_one, at.number, state)
                 open_one, skip = None, 0
             elif open_one.size > PIECE_BYTES:
-                size = open_one.size
-                self._arrived(open_one.next_piece(), size)
+                if open_one.handed_over or self._is_whole(open_one):
+                    size = open_one.size
+                    self._arrived(open_one.next_piece(), size)
+                else:
+                    open_one.piece.events.clear()
+                    open_one.size = 0
+
+    def _is_whole(self, transaction: Transaction) -> bool:
+        """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have none,
+        and was not committed. The file that follows says which transactions there were before it."""
+        control = Control(self._address)
+        try:
+            begin, now = Place.of(self._base, transaction.piece.commit), control.place()
+            if now.file <= begin.file:
+                return True  # nothing has ended the file yet, and it waits until it is visible
+            gtid = transaction.gtid
+            before = _parsed(control.gtids(Place(begin.base, begin.file + 1, 4)) or "")
+            return before.get(gtid.domain, (0, 0))[1] >= gtid.sequence
+        finally:
+            control.close()
 
     def _takes(self, transaction: Transaction, tables: Tables, head: Header, body: bytes) -> bool:
         """One event of a transaction; whether it is the last."""
@@ -287,7 +307,7 @@ class LogStream(LogFeed):
         words = query.text.split(None, 2)
         first, second = words[0].upper() if words else "", words[1].upper() if len(words) > 1 else ""
         if first in ("BEGIN", "START"):
-            return False
+            return transaction.gtid.standalone
         if first == "COMMIT":
             return True
         if first == "ROLLBACK":
@@ -309,6 +329,14 @@ class LogStream(LogFeed):
         with self._lock:
             self._marks.append((position, _shown(state)))
         self._arrived(transaction.piece, transaction.size)
+
+
+def _given_up(transaction: Transaction, at: Place) -> None:
+    """A file begins within a transaction: a crash has ended the last one, and the transaction was not committed."""
+    if transaction.handed_over or transaction.skip:
+        raise MalformedLog(
+            f"the log has no end of a transaction of which a part was applied, before {at}", hint=ALL_AGAIN
+        )
 
 
 def begin_dump(session: Session, place: Place, server_id: int) -> None:
