@@ -313,6 +313,8 @@ def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
         log = arrived(*(whole if known else [*whole[:-1], FORMAT, begun(1), XID]))
         assert len(log.peek(99)) == pieces
         assert sum(len(piece.events) for piece in log.peek(99)) == (2 if known else 0)
+    with pytest.raises(MalformedLog, match="should have none"):
+        log._read(Sent(*whole), Place("bin", 1, 4), "", 0)
 
 
 def test_events_that_are_not_known_are_not_passed_over():

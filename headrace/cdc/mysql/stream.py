@@ -102,6 +102,8 @@ class Transaction:
     size: int = 0
     handed_over: bool = False
     """Whether some of it is not here any more"""
+    without_end: bool = False
+    """It was not committed: the log has only a part of it"""
     touched: set[tuple[str, str]] = field(default_factory=set)
     savepoints: dict[str, int] = field(default_factory=dict)
 
@@ -118,6 +120,10 @@ class Transaction:
             return
         del self.piece.events[self.savepoints[name] if name is not None else 0 :]
         self.seen = len(self.piece.events)
+
+    def cut_off(self) -> None:
+        self.piece.events.clear()
+        self.size, self.without_end = 0, True
 
     def next_piece(self) -> Piece:
         """What has arrived so far, as a piece; the rest becomes another."""
@@ -256,6 +262,8 @@ class LogStream(LogFeed):
                 self._advance(at.number)
                 continue
             if self._takes(open_one, tables, head, body):
+                if open_one.without_end:
+                    raise MalformedLog(f"a transaction that should have none has an end at {at}; it is read again")
                 self._finish(open_one, at.number, state)
                 open_one, skip = None, 0
             elif open_one.size > PIECE_BYTES:
@@ -263,12 +271,11 @@ class LogStream(LogFeed):
                     size = open_one.size
                     self._arrived(open_one.next_piece(), size)
                 else:
-                    open_one.piece.events.clear()
-                    open_one.size = 0
+                    open_one.cut_off()
 
     def _is_whole(self, transaction: Transaction) -> bool:
-        """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have none,
-        and was not committed. The file that follows says which transactions there were before it."""
+        """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have
+        none, and was not committed. The file that follows says which transactions there were before it."""
         control = Control(self._address)
         try:
             begin, now = Place.of(self._base, transaction.piece.commit), control.place()
