@@ -197,6 +197,7 @@ def test_checksums():
     data = bytes(range(30))
     whole = data + zlib.crc32(data).to_bytes(4, "little")
     assert binlog.checked_body(whole, binlog.CRC32) == data[19:] and binlog.checked_body(data, 0) == data[19:]
+    assert binlog.made_up_body(whole) == data[19:] == binlog.made_up_body(data)
     with pytest.raises(MalformedLog, match="checksum"):
         binlog.checked_body(whole[:20] + b"\x00" + whole[21:], binlog.CRC32)
 

@@ -129,9 +129,18 @@ def checked_body(data: bytes, checksum: int) -> bytes:
         return data[HEADER.size :]
     if checksum != CRC32:
         raise MalformedLog(f"the log has checksums of kind {checksum}, which is not known")
-    if zlib.crc32(memoryview(data)[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
+    if not _has_checksum(data):
         raise MalformedLog("an event of the log has another checksum than it says")
     return data[HEADER.size : -_CHECKSUM_BYTES]
+
+
+def made_up_body(data: bytes) -> bytes:
+    """The same of an event that is in no file: between two files the server adds a checksum, before the first none."""
+    return data[HEADER.size : -_CHECKSUM_BYTES if _has_checksum(data) else None]
+
+
+def _has_checksum(data: bytes) -> bool:
+    return zlib.crc32(memoryview(data)[:-_CHECKSUM_BYTES]) == int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
 
 
 def gtid(head: Header, body: bytes) -> Gtid:

@@ -105,7 +105,7 @@ class Address:
             lost = isinstance(problem, pymysql.err.InterfaceError) or number in _LOST
             kind = SourceUnreachable if lost or what.startswith("cannot") else SourceRefused
             raise kind(f"{what} {self}: {self._said(problem) or 'the connection is closed'}") from None
-        except (OSError, ValueError) as problem:
+        except OSError as problem:
             raise SourceUnreachable(f"{what} {self}: {self._said(problem)}") from None
 
     def errors(self) -> contextlib.AbstractContextManager[None]:

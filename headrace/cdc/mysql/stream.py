@@ -235,8 +235,7 @@ class LogStream(LogFeed):
             head = binlog.header(data)
             if head.kind == binlog.FORMAT:
                 checksum = binlog.checksum_kind(data)
-            # What the server makes up for us has none.
-            body = binlog.checked_body(data, checksum if head.next else 0)
+            body = binlog.checked_body(data, checksum) if head.next else binlog.made_up_body(data)
             if head.kind == binlog.ROTATE:
                 name, offset = binlog.rotate(body)
                 at = Place.parse(name, offset)
