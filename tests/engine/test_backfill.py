@@ -15,8 +15,9 @@ import pytest
 import headrace
 from headrace.backfill.filters import PositionColumns, bounds_of, covered
 from headrace.backfill.positions import DONE, Chunk, Positions
-from headrace.engine import backfill, changes, writes
+from headrace.engine import backfill, changes, chunks, writes
 from headrace.engine.check import check
+from headrace.engine.chunks import ChunkReader
 from headrace.engine.filling import jobs_of
 from headrace.engine.flights import Flight
 from headrace.engine.pieces import rows_of_chunk
@@ -265,6 +266,30 @@ def test_who_does_not_know_where_its_chunk_ends_joins_no_other(db):
             assert backfills._free(job, upstream_id) is free
         finally:
             backfills._flights = []
+
+
+def test_nobody_waits_for_chunks_that_cannot_be_shared(db, monkeypatch):
+    """Rows so wide that few of them are a chunk: where it ends is known when it is read, and nobody can take part."""
+    monkeypatch.setattr(backfill, "SPLIT_BYTES", 1 << 8)
+    monkeypatch.setattr(chunks, "SMALL_CHUNK", 10)
+    read, order = ChunkReader.read_together, []
+
+    def noted(self, catalog, views, *args, **kwargs):
+        order.append([view.name for view in views])
+        return read(self, catalog, views, *args, **kwargs)
+
+    monkeypatch.setattr(ChunkReader, "read_together", noted)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
+    db.sql("INSERT INTO t SELECT g, repeat('wide ' || g, 20) FROM generate_series(1, 300) AS s(g)")
+    db.sql("PAUSE")
+    session = background(db)
+    for name in ("first", "second"):
+        session.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT id, v FROM t")
+    db.sql("RESUME")
+    db.sql("WAIT")
+    assert order.index(["second"]) < 2
+    for name in ("first", "second"):
+        assert equal(db, name).startswith("equal, 300 rows")
 
 
 def test_several_views_at_once_and_views_on_views(db):
