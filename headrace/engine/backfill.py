@@ -35,8 +35,8 @@ from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.flights import Flight, Landing, Pace, Turn
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
-from headrace.engine.spark import use_pool
-from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed
+from headrace.engine.spark import java_has_ended, spark_gone, use_pool
+from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed, SparkJobCancelled
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
 from headrace.state.native import SPLIT_BYTES
@@ -97,7 +97,7 @@ class Backfills:
     def launch(self, working: Manifest, committed: Manifest) -> None:
         """Starts to read what may be read now."""
         self.next_launch = math.inf
-        if self._stopping or not working.positions:
+        if self._stopping or self._fault is not None or not working.positions:
             return
         jobs = jobs_of(working)
         self._drop_stale(jobs)
@@ -257,11 +257,11 @@ class Backfills:
             flight.future.add_done_callback(lambda _: self.on_ready())
 
         def read() -> None:
-            context = self._spark.sparkContext
-            names = ", ".join(view.name for view in views)
-            context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
-            use_pool(self._spark, "backfill")
             try:
+                context = self._spark.sparkContext
+                names = ", ".join(view.name for view in views)
+                context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
+                use_pool(self._spark, "backfill")
                 found = self._reader.read_together(catalog, views, upstream, runs, chunk, turn=turn)
             except Exception as error:
                 found = [error] * len(views)
@@ -373,6 +373,13 @@ class Backfills:
         return pieces_of(files, chunk, self._indexes)
 
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
+        """The reason to give the job up, if there is one."""
+        if java_has_ended():
+            self.engine_stopped(spark_gone())  # it goes on when the warehouse is opened again
+            return None
+        if isinstance(error, SparkJobCancelled):
+            log.warning('reading a chunk for "%s" was cancelled and is tried again: %s', job.name, error.message)
+            return None
         pace = self._pace(job)
         pace.failures += 1
         if isinstance(error, DiskFull):
@@ -555,7 +562,7 @@ class Backfills:
         self._tell_all(self._closed)
 
     def engine_stopped(self, error: HeadraceError) -> None:
-        """No epoch will come: those who wait hear why."""
+        """No epoch will come, or none with a chunk: those who wait hear why."""
         with self._lock:
             self._fault = error
         self._tell_all(lambda _: error)

@@ -21,7 +21,15 @@ from headrace.engine.chunks import ChunkReader
 from headrace.engine.filling import jobs_of
 from headrace.engine.flights import Flight
 from headrace.engine.pieces import rows_of_chunk
-from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
+from headrace.errors import (
+    CorruptWarehouse,
+    DataError,
+    HeadraceError,
+    JobCancelled,
+    ObjectNotReady,
+    SparkJobCancelled,
+    Unsupported,
+)
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 from headrace.state.scan import scan, sorted_scan
@@ -407,6 +415,37 @@ def test_a_job_whose_chunks_cannot_be_started_fails_with_the_reason(db, monkeypa
     db.sql(f"RESUME JOB {job['id']}")
     db.sql("WAIT n")
     assert equal(db, "n").startswith("equal, 101 rows")
+
+
+def test_spark_jobs_that_somebody_cancels_are_no_fault_of_a_job(db, monkeypatch):
+    """As Ctrl-C does in a program, with Spark's own handler."""
+    read, cancelled = ChunkReader.read_together, []
+
+    def interrupted(self, *args, **kwargs):
+        if len(cancelled) >= 2 * backfill.ATTEMPTS:
+            return read(self, *args, **kwargs)
+        over = threading.Event()
+
+        def cancel() -> None:
+            while not over.wait(0.001):
+                db.engine.spark.sparkContext.cancelAllJobs()
+
+        thread = threading.Thread(target=cancel, daemon=True)
+        thread.start()
+        try:
+            (found,) = read(self, *args, **kwargs)
+        finally:
+            over.set()
+            thread.join()
+        cancelled.append(type(found))
+        return [found]
+
+    monkeypatch.setattr(ChunkReader, "read_together", interrupted)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 100) AS s(g)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT md5(id::varchar) AS hash FROM t")  # which is Spark's to evaluate
+    assert set(cancelled) == {SparkJobCancelled}
+    assert equal(db, "v").startswith("equal, 100 rows")
 
 
 def test_dropping_what_is_being_created(db):
