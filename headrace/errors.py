@@ -180,6 +180,10 @@ class EpochFailed(HeadraceError):
     retryable = True
 
 
+class SparkJobCancelled(EpochFailed):
+    """Somebody cancelled Spark's jobs, the engine's too: Spark's own handler does when a program is interrupted."""
+
+
 class JobFailed(HeadraceError):
     """A view could not be filled; the message says why."""
 

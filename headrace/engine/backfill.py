@@ -18,7 +18,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
@@ -35,8 +35,8 @@ from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.flights import Flight, Landing, Pace, Turn
 from headrace.engine.pieces import Piece, pieces_of
 from headrace.engine.replica import DeltaLog
-from headrace.engine.spark import use_pool
-from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed
+from headrace.engine.spark import java_has_ended, spark_gone, use_pool
+from headrace.errors import DataError, DiskFull, HeadraceError, JobCancelled, JobFailed, SparkJobCancelled
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
 from headrace.state.native import SPLIT_BYTES
@@ -97,12 +97,14 @@ class Backfills:
     def launch(self, working: Manifest, committed: Manifest) -> None:
         """Starts to read what may be read now."""
         self.next_launch = math.inf
-        if self._stopping or not working.positions:
+        if self._stopping or self._fault is not None or not working.positions:
             return
         jobs = jobs_of(working)
         self._drop_stale(jobs)
         if self._paused():
+            self._forget_speeds(jobs)
             return
+        self._forget_speeds(job.id for job in jobs.values() if job.paused)
         able = []
         for job in jobs.values():
             if job.error is not None or job.paused or job.id in self._unlaunched:
@@ -140,9 +142,8 @@ class Backfills:
             sources: list | None = None
             while self._in_flight(job.id) < at_once:
                 now = time.monotonic()
-                budget = min(pace.policy.budget(), pace.limit.allowance(now), pace.cap)
-                if not isinstance(pace.policy, Fixed):
-                    budget = min(budget, self._rows_at_a_time(state.runs.get(upstream_id, ())))
+                runs = state.runs.get(upstream_id, ())
+                budget = min(self._budget(pace, runs), pace.limit.allowance(now), pace.cap)
                 if budget <= 0:
                     self.next_launch = min(self.next_launch, pace.limit.ready_at(now))
                     return
@@ -164,8 +165,8 @@ class Backfills:
         """The other jobs that could read large chunks of this upstream together with this one."""
         relations = working.catalog.relations
         epochs = {"committed_epoch": committed.epoch, "last_epoch": working.epoch}
-        rows = sum(run.rows for run in committed.runs.get(upstream_id, ()))
-        if min(rows, self._pace(job).policy.budget()) <= chunks.SMALL_CHUNK:
+        runs = committed.runs.get(upstream_id, ())
+        if not self._reads_large(job, runs):
             return []
         found = [
             each
@@ -173,6 +174,7 @@ class Backfills:
             if each.id != job.id
             and shares(job, each, upstream_id)
             and each.snapshot(**epochs) == job.snapshot(**epochs)
+            and self._reads_large(each, runs)
             and self._reader.shares(working.catalog, relations[each.id])
         ]
         return found if found and self._reader.shares(working.catalog, relations[job.id]) else []
@@ -181,6 +183,16 @@ class Backfills:
         """Whether it may take part in another chunk; not if it is open where its last one will end."""
         mine = [each for each in self._flights if each.job_id == job.id]
         return len(mine) < AT_ONCE and not any(each.open_ended for each in mine if each.upstream_id == upstream_id)
+
+    def _reads_large(self, job: Job, runs: Sequence[Run]) -> bool:
+        """Whether others can take part in its chunks: small ones end where the reader stops, or are not worth it."""
+        rows = min(sum(run.rows for run in runs), self._budget(self._pace(job), runs))
+        return rows > EXACT and not chunks.is_small(rows, runs)
+
+    def _budget(self, pace: Pace, runs: Sequence[Run]) -> int:
+        """Stored rows that the next chunk should have, as far as its pacing is concerned."""
+        rows = pace.policy.budget()
+        return rows if isinstance(pace.policy, Fixed) else min(rows, self._rows_at_a_time(runs))
 
     def _rows_at_a_time(self, runs: Sequence[Run]) -> int:
         """What one task for each processor reads: more tasks would only take the slots that epochs need."""
@@ -245,11 +257,11 @@ class Backfills:
             flight.future.add_done_callback(lambda _: self.on_ready())
 
         def read() -> None:
-            context = self._spark.sparkContext
-            names = ", ".join(view.name for view in views)
-            context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
-            use_pool(self._spark, "backfill")
             try:
+                context = self._spark.sparkContext
+                names = ", ".join(view.name for view in views)
+                context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
+                use_pool(self._spark, "backfill")
                 found = self._reader.read_together(catalog, views, upstream, runs, chunk, turn=turn)
             except Exception as error:
                 found = [error] * len(views)
@@ -278,6 +290,12 @@ class Backfills:
             pace = Pace(text=text, policy=policy, limit=RateLimit(job.rate_limit, now=time.monotonic()))
             self._paces[job.id] = pace
         return pace
+
+    def _forget_speeds(self, ids: Iterable[int]) -> None:
+        """Of jobs that stand still: how long they do says nothing about how fast they are when they go on."""
+        for id in ids:
+            if id in self._paces:
+                self._paces[id].recent = []
 
     def _drop_stale(self, jobs: dict[int, Job]) -> None:
         """What no longer continues from where its job is: it was dropped, failed, or begun anew."""
@@ -355,6 +373,13 @@ class Backfills:
         return pieces_of(files, chunk, self._indexes)
 
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
+        """The reason to give the job up, if there is one."""
+        if java_has_ended():
+            self.engine_stopped(spark_gone())  # it goes on when the warehouse is opened again
+            return None
+        if isinstance(error, SparkJobCancelled):
+            log.warning('reading a chunk for "%s" was cancelled and is tried again: %s', job.name, error.message)
+            return None
         pace = self._pace(job)
         pace.failures += 1
         if isinstance(error, DiskFull):
@@ -537,7 +562,7 @@ class Backfills:
         self._tell_all(self._closed)
 
     def engine_stopped(self, error: HeadraceError) -> None:
-        """No epoch will come: those who wait hear why."""
+        """No epoch will come, or none with a chunk: those who wait hear why."""
         with self._lock:
             self._fault = error
         self._tell_all(lambda _: error)

@@ -42,6 +42,13 @@ SMALL_CHUNK_BYTES = 16 << 20
 """Up to so many stored rows a chunk is one Python task, which holds it and costs one prepared job."""
 
 
+def is_small(rows: int, runs: Sequence[Run]) -> bool:
+    """Whether so many stored rows of these runs are a small chunk."""
+    stored = sum(run.rows for run in runs)
+    average = sum(run.bytes for run in runs) / stored if stored else 0
+    return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadChunk:
     chunk: Chunk
@@ -80,10 +87,7 @@ class _Reading:
 
     @property
     def small(self) -> bool:
-        stored = sum(run.rows for run in self.runs)
-        average = sum(run.bytes for run in self.runs) / stored if stored else 0
-        rows = self.chunk.rows
-        return rows <= SMALL_CHUNK and rows * average <= SMALL_CHUNK_BYTES
+        return is_small(self.chunk.rows, self.runs)
 
     def wide(self) -> tuple[WideQuery, tuple[str, ...]]:
         wide = WideQuery(columns=self.source.names)

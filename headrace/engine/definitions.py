@@ -15,7 +15,7 @@ from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VI
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
-from headrace.engine.filling import with_job
+from headrace.engine.filling import with_job, with_names
 from headrace.engine.following import without
 from headrace.engine.jobs import job_options, new_job, scan_fields
 from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
@@ -248,7 +248,7 @@ class Definitions:
                 if relation.id in other.depends_on:
                     definition = _following(other, query, statement.new_name)
                 catalog = catalog.update(other.replace(query=query, definition=definition))
-            return dataclasses.replace(state, catalog=catalog), None
+            return with_names(dataclasses.replace(state, catalog=catalog)), None
 
         return apply
 

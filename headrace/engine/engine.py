@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import logging
 import os
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -43,6 +45,22 @@ from headrace.state.storage import Storage
 from headrace.state.store import ManifestStore
 
 log = logging.getLogger("headrace")
+
+_open_engines: set[Engine] = set()
+"""Those that nobody has closed."""
+
+
+def _abandon_all() -> None:
+    """The program ends and has not closed its warehouses. Python takes no more work for thread pools then: an engine
+    that went on would take that for a fault of what it was filling, and give it up."""
+    for engine in list(_open_engines):
+        with contextlib.suppress(Exception):
+            engine.abandon_at_exit()
+
+
+# Functions of atexit are called when thread pools are closed already. Those of threading are called before, the last
+# one first; the one that closes thread pools is there since they were imported.
+getattr(threading, "_register_atexit", atexit.register)(_abandon_all)
 
 
 class Engine:
@@ -82,6 +100,8 @@ class Engine:
         except BaseException:
             self._lock.release()
             raise
+        self._process = os.getpid()
+        _open_engines.add(self)
         self.coordinator.start()
         self.maintenance.start()
         self.sources.start()
@@ -198,6 +218,7 @@ class Engine:
         }
 
     def close(self) -> None:
+        _open_engines.discard(self)
         try:
             self.sources.stop()
             self.source_jobs.stop()
@@ -209,12 +230,17 @@ class Engine:
 
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
+        _open_engines.discard(self)
         self.sources.stop()
         self.source_jobs.stop()
         self.maintenance.stop()
         self.backfills.stop()
         self.coordinator.abandon()
         self._lock.release()
+
+    def abandon_at_exit(self) -> None:
+        if self._process == os.getpid():  # a process that was forked off has none of its threads
+            self.abandon()
 
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""

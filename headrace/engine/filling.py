@@ -26,6 +26,16 @@ def without_job(state: Manifest, id: int) -> Manifest:
     return dataclasses.replace(state, positions=positions)
 
 
+def with_names(state: Manifest) -> Manifest:
+    """Every job called what the catalog calls the relations now, after one of them was renamed."""
+    relations = state.catalog.relations
+    for job in jobs_of(state).values():
+        inputs = {id: dataclasses.replace(each, name=relations[id].name) for id, each in job.inputs.items()}
+        view = relations[job.id]
+        state = with_job(state, job.replace(name=view.name, statement=view.definition, inputs=inputs))
+    return state
+
+
 def finished(state: Manifest, job: Job) -> Manifest:
     """The view as complete: its chunks are one run from now on, because no two of them share a key."""
     runs = state.runs.get(job.id, ())

@@ -35,6 +35,7 @@ from headrace.errors import (
     HeadraceError,
     NotNullViolation,
     SparkGone,
+    SparkJobCancelled,
     TypeMismatch,
     UndefinedColumn,
     Unsupported,
@@ -239,6 +240,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
             return DataError("value out of range: overflow", sqlstate="22003")
         return EpochFailed(f"{doing} failed: {_first_line(error)}")
     top = condition.split(".")[0]
+    if top == "SPARK_JOB_CANCELLED":
+        return SparkJobCancelled(f"{doing} failed: {message}")
     if top.startswith("UNRESOLVED_COLUMN") or top == "UNRESOLVED_FIELD":
         return UndefinedColumn(message)
     if top in ("UNRESOLVED_ROUTINE", "UNSUPPORTED_FEATURE", "UNSUPPORTED_DATATYPE"):

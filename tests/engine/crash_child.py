@@ -2,11 +2,12 @@
 
     python -m tests.engine.crash_child steps <warehouse> <first step>
     python -m tests.engine.crash_child backfill <warehouse>
+    python -m tests.engine.crash_child leave <warehouse>
     python -m tests.engine.crash_child swarm <warehouse>
 
-``steps`` and ``backfill`` borrow the JVM of the test that started them (one of their own would cost more than all that
-they do), so what dies is the process that the engine runs in, while Spark may go on with the job it was given.
-``swarm`` is on its own.
+``steps``, ``backfill`` and ``leave`` borrow the JVM of the test that started them (one of their own would cost more
+than all that they do), so what dies is the process that the engine runs in, while Spark may go on with the job it was
+given. ``swarm`` is on its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 
 # --- what "steps" does: the same list in the child, which runs it, and in the test, which knows what it comes to
@@ -186,9 +188,38 @@ def run_backfill(warehouse: str) -> None:
     os._exit(0)
 
 
+def run_leave(warehouse: str) -> None:
+    """Ends while views are being filled, without closing the warehouse, as scripts do. It does not end at once: a
+    chunk takes as long as the engine goes on, so that this could go wrong if it did."""
+    import headrace
+    from headrace.engine.chunks import ChunkReader
+
+    db = headrace.connect(warehouse, spark=borrowed_spark(), parameters={"compaction": "false"})
+    read_chunk, deadline = ChunkReader.read, time.monotonic() + 30
+
+    def engine_goes_on() -> bool:
+        failed = any(job["error"] for job in db.engine.jobs.list())
+        return not db.engine.backfills._stopping and not failed and time.monotonic() < deadline
+
+    def read(reader, catalog, view, *arguments, **options):
+        while view.name == "held" and engine_goes_on():
+            time.sleep(0.01)
+        return read_chunk(reader, catalog, view, *arguments, **options)
+
+    ChunkReader.read = read
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    db.sql(f"INSERT INTO t SELECT g, 0 FROM generate_series(1, {BACKFILL_ROWS}) AS x(g)")
+    session = db.session()
+    session.sql("SET background_ddl = true; SET backfill_pacing = 5")
+    for name in ("held", "m"):
+        session.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT id, v FROM t WHERE v % 5 <> 4")
+    while not db.job("m").progress().rows_read:
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
     mode, warehouse, *rest = sys.argv[1:]
     if mode == "steps":
         run_steps(warehouse, int(rest[0]))
     else:
-        {"swarm": run_swarm, "backfill": run_backfill}[mode](warehouse)
+        {"swarm": run_swarm, "backfill": run_backfill, "leave": run_leave}[mode](warehouse)

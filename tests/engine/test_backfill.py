@@ -15,12 +15,21 @@ import pytest
 import headrace
 from headrace.backfill.filters import PositionColumns, bounds_of, covered
 from headrace.backfill.positions import DONE, Chunk, Positions
-from headrace.engine import backfill, changes, writes
+from headrace.engine import backfill, changes, chunks, writes
 from headrace.engine.check import check
+from headrace.engine.chunks import ChunkReader
 from headrace.engine.filling import jobs_of
 from headrace.engine.flights import Flight
 from headrace.engine.pieces import rows_of_chunk
-from headrace.errors import CorruptWarehouse, DataError, HeadraceError, JobCancelled, ObjectNotReady, Unsupported
+from headrace.errors import (
+    CorruptWarehouse,
+    DataError,
+    HeadraceError,
+    JobCancelled,
+    ObjectNotReady,
+    SparkJobCancelled,
+    Unsupported,
+)
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 from headrace.state.scan import scan, sorted_scan
@@ -267,6 +276,30 @@ def test_who_does_not_know_where_its_chunk_ends_joins_no_other(db):
             backfills._flights = []
 
 
+def test_nobody_waits_for_chunks_that_cannot_be_shared(db, monkeypatch):
+    """Rows so wide that few of them are a chunk: where it ends is known when it is read, and nobody can take part."""
+    monkeypatch.setattr(backfill, "SPLIT_BYTES", 1 << 8)
+    monkeypatch.setattr(chunks, "SMALL_CHUNK", 10)
+    read, order = ChunkReader.read_together, []
+
+    def noted(self, catalog, views, *args, **kwargs):
+        order.append([view.name for view in views])
+        return read(self, catalog, views, *args, **kwargs)
+
+    monkeypatch.setattr(ChunkReader, "read_together", noted)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR)")
+    db.sql("INSERT INTO t SELECT g, repeat('wide ' || g, 20) FROM generate_series(1, 300) AS s(g)")
+    db.sql("PAUSE")
+    session = background(db)
+    for name in ("first", "second"):
+        session.sql(f"CREATE MATERIALIZED VIEW {name} AS SELECT id, v FROM t")
+    db.sql("RESUME")
+    db.sql("WAIT")
+    assert order.index(["second"]) < 2
+    for name in ("first", "second"):
+        assert equal(db, name).startswith("equal, 300 rows")
+
+
 def test_several_views_at_once_and_views_on_views(db):
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     db.sql("INSERT INTO t SELECT g, g % 100 FROM generate_series(1, 3000) AS s(g)")
@@ -382,6 +415,37 @@ def test_a_job_whose_chunks_cannot_be_started_fails_with_the_reason(db, monkeypa
     db.sql(f"RESUME JOB {job['id']}")
     db.sql("WAIT n")
     assert equal(db, "n").startswith("equal, 101 rows")
+
+
+def test_spark_jobs_that_somebody_cancels_are_no_fault_of_a_job(db, monkeypatch):
+    """As Ctrl-C does in a program, with Spark's own handler."""
+    read, cancelled = ChunkReader.read_together, []
+
+    def interrupted(self, *args, **kwargs):
+        if len(cancelled) >= 2 * backfill.ATTEMPTS:
+            return read(self, *args, **kwargs)
+        over = threading.Event()
+
+        def cancel() -> None:
+            while not over.wait(0.001):
+                db.engine.spark.sparkContext.cancelAllJobs()
+
+        thread = threading.Thread(target=cancel, daemon=True)
+        thread.start()
+        try:
+            (found,) = read(self, *args, **kwargs)
+        finally:
+            over.set()
+            thread.join()
+        cancelled.append(type(found))
+        return [found]
+
+    monkeypatch.setattr(ChunkReader, "read_together", interrupted)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 100) AS s(g)")
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT md5(id::varchar) AS hash FROM t")  # which is Spark's to evaluate
+    assert set(cancelled) == {SparkJobCancelled}
+    assert equal(db, "v").startswith("equal, 100 rows")
 
 
 def test_dropping_what_is_being_created(db):

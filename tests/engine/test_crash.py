@@ -133,6 +133,21 @@ def test_a_backfill_killed_anywhere_goes_on_from_its_positions(spark, warehouse)
 
 
 @pytest.mark.slow
+def test_a_program_that_ends_without_closing_gives_up_no_job(spark, warehouse):
+    headrace.connect(warehouse, spark=spark).close()
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    with child("leave", warehouse, **borrowed) as process:
+        output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0 and "cannot schedule new futures" not in errors, errors
+    with headrace.connect(warehouse, spark=spark, parameters={"paused": "true"}) as db:
+        assert {job.name: job.error for job in db.jobs()} == {"held": None, "m": None}
+        assert db.job("m").progress().rows_read > 0
+        (line,) = db.sql("CHECK MATERIALIZED VIEW m").rows()
+        assert line[0].startswith("equal"), line
+
+
+@pytest.mark.slow
 def test_a_random_kill_under_concurrent_writers(spark, warehouse):
     seed = int(os.environ.get("HEADRACE_SEED", random.randrange(1 << 32)))
     print(f"HEADRACE_SEED={seed}")

@@ -75,6 +75,35 @@ def test_pause_resume_cancel(db, filling):
         db.job(1)  # a table
 
 
+def test_a_job_is_called_what_its_relations_are_called_now(db, filling):
+    job = filling("m", "SELECT id FROM t UNION ALL SELECT v FROM t")
+    db.sql("ALTER MATERIALIZED VIEW m RENAME TO n")
+    db.sql("ALTER TABLE t RENAME TO u")
+    (found,) = db.jobs()
+    assert (found.id, found.name) == (job.id, "n")
+    assert found.statement == db.job("n").statement == db.sql("SHOW CREATE MATERIALIZED VIEW n").rows()[0][1]
+    assert {relation for relation, _, _ in db.sql(f"SHOW JOB {job.id} POSITIONS").rows()} == {"u"}
+    go_on(db, "n")
+    db.sql("WAIT n")
+    assert db.sql("SELECT count(*) FROM n").rows() == [(4000,)]
+
+
+def test_a_pause_is_no_part_of_the_speed(db, filling):
+    job = filling("m")
+    db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
+    eventually(lambda: job.progress().rows_per_second)
+    job.pause()
+    # A chunk that was being read lands all the same; then there is nothing to measure until it goes on.
+    eventually(lambda: job.progress().rows_per_second is None)
+    assert job.progress().seconds_left is None
+    job.resume()
+    eventually(lambda: job.progress().rows_per_second)
+    db.sql("PAUSE")
+    eventually(lambda: job.progress().rows_per_second is None)
+    db.sql("RESUME")
+    eventually(lambda: job.progress().rows_per_second)
+
+
 def test_a_failed_job(db, filling):
     db.sql("INSERT INTO t VALUES (0, 1)")
     job = filling("m", "SELECT id, 10 / id AS w FROM t")
