@@ -23,6 +23,8 @@ class Source:
     """A database: transactions are logged, and become visible some time later."""
 
     random: random.Random
+    whole: bool = False
+    """As MariaDB: its log has whole rows, and transactions become visible in the order of the log"""
     order: dict = field(init=False)
     log: list = field(default_factory=list)
     invisible: set = field(default_factory=set)
@@ -71,14 +73,16 @@ class Source:
                 new = self.random.choice(others)
                 changes += [Change(key=new, values=(*new, f"v{xid}", now[key][2]), origin=key), Change(key=key)]
             else:
-                changes.append(Change(key=key, values=(*key, f"v{xid}.{number}", UNCHANGED)))
+                large = now[key][2] if self.whole else UNCHANGED
+                changes.append(Change(key=key, values=(*key, f"v{xid}.{number}", large)))
             now = self.rows([*self.log, (xid, changes)])
         self.log.append((xid, changes))
         self.invisible.add(xid)
 
     def show(self) -> None:
         if self.invisible:
-            self.invisible.discard(self.random.choice(sorted(self.invisible)))
+            waiting = sorted(self.invisible)
+            self.invisible.discard(waiting[0] if self.whole else self.random.choice(waiting))
 
     def snapshot(self):
         """Which transactions it sees, and what it shows."""
@@ -142,20 +146,24 @@ class Reader:
         self.table |= {values[:1]: values for values in puts}
 
     def launch(self) -> None:
-        progress = self.intake.progress
-        if progress.done or self.intake.flight is not None:
+        if self.intake.progress.done or self.intake.flight is not None:
             return
         sees, rows, high = self.source.snapshot()
-        order = self.source.order
-        start = -1 if progress.at is None else order[progress.at]
-        ahead = sorted((key for key in rows if order[key] > start or key == progress.at), key=order.get)
+        keys, end = self.next_chunk(rows)
+        self.chunk = {key: rows[key] for key in keys if key in rows}
+        self.intake = self.intake.launched(Flight(end=end, sees=sees, high=high))
+
+    def next_chunk(self, rows):
+        """The keys that there may be in it, and where it ends."""
+        order, at = self.source.order, self.intake.progress.at
+        start = -1 if at is None else order[at]
+        ahead = sorted((key for key in rows if order[key] > start or key == at), key=order.get)
         size = self.source.random.randrange(1, 4)
         end = ahead[size] if len(ahead) > size else None
-        self.chunk = {
-            key: row for key, row in rows.items()
-            if order[key] >= start and (end is None or order[key] < order[end])
-        }  # fmt: skip
-        self.intake = self.intake.launched(Flight(end=end, sees=sees, high=high))
+        return [key for key in KEYS if order[key] >= start and (end is None or order[key] < order[end])], end
+
+    def read(self) -> None:
+        """All of it was read at once."""
 
     def may_land(self) -> bool:
         return self.intake.may_land(self.position)
@@ -179,14 +187,49 @@ class Reader:
         return progress.done or (progress.at is not None and self.source.order[key] < self.source.order[progress.at])
 
 
+@dataclass
+class WindowReader(Reader):
+    """Of a database where no two readers share a snapshot: each key of a chunk is read as of another moment."""
+
+    unread: list = field(default_factory=list)
+    begin: int = 0
+
+    def launch(self) -> None:
+        if self.intake.progress.done or self.intake.flight is not None:
+            return
+        self.begin = len(self.source.visible())
+        self.unread, end = self.next_chunk(self.source.rows(self.source.visible()))
+        self.chunk = {}
+        self.intake = self.intake.launched(Flight(end=end, sees=self.sees))
+
+    def sees(self, xid) -> bool:
+        return xid <= self.begin
+
+    def read(self) -> None:
+        flight = self.intake.flight
+        if flight is None or flight.high is not None:
+            return
+        for _ in range(self.source.random.randrange(1, 3)):
+            if self.unread:
+                key = self.unread.pop(self.source.random.randrange(len(self.unread)))
+                row = self.source.rows(self.source.visible()).get(key)
+                self.chunk |= {} if row is None else {key: row}
+        if not self.unread:
+            self.intake = self.intake.was_read(self.high())
+
+    def high(self) -> int:
+        return len(self.source.visible())
+
+
 def simulate(seed: int, reader_class=Reader) -> Reader:
     chance = random.Random(seed)
-    source = Source(chance)
+    source = Source(chance, whole=issubclass(reader_class, WindowReader))
     for _ in range(3):
         source.commit()
         source.show()
     reader = reader_class(source)
     steps = [source.commit, source.show, source.show, reader.take, reader.take, reader.launch, reader.land]
+    steps += [reader.read] * 3
     for _ in range(120):
         chance.choice(steps)()
         if chance.random() < 0.03:
@@ -196,14 +239,16 @@ def simulate(seed: int, reader_class=Reader) -> Reader:
         source.show()
         reader.take()
         reader.launch()
+        reader.read()
         reader.land()
         reader.check()
     return reader
 
 
+@pytest.mark.parametrize("reader_class", [Reader, WindowReader])
 @pytest.mark.parametrize("seed", range(400))
-def test_the_table_is_the_source_at_every_step(seed):
-    reader = simulate(seed)
+def test_the_table_is_the_source_at_every_step(seed, reader_class):
+    reader = simulate(seed, reader_class)
     assert reader.table == reader.source.rows(reader.source.log)
 
 
@@ -237,9 +282,30 @@ class DropsWhatIsWithin(Reader):
         return BEYOND if place == WITHIN else place
 
 
+class BelievesThatAllIsSeen(WindowReader):
+    def sees(self, xid) -> bool:
+        return xid <= len(self.source.visible())
+
+
+class LandsAtTheBegin(WindowReader):
+    def high(self) -> int:
+        return self.begin
+
+
+class TakesTheLogsEnd(WindowReader):
+    """For what is visible: the mark that others take."""
+
+    def open(self, transactions) -> int:
+        return len(transactions)
+
+
 @pytest.mark.parametrize(
-    "broken", [TakesWhatNobodySees, LandsTooEarly, ForgetsWhatIsLate, OrdersKeysItself, DropsWhatIsWithin]
-)
+    "broken",
+    [
+        TakesWhatNobodySees, LandsTooEarly, ForgetsWhatIsLate, OrdersKeysItself, DropsWhatIsWithin,
+        BelievesThatAllIsSeen, LandsAtTheBegin, TakesTheLogsEnd,
+    ],
+)  # fmt: skip
 def test_a_broken_rule_is_caught(broken):
     for seed in range(400):
         try:

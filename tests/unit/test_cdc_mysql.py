@@ -9,12 +9,13 @@ import zlib
 import pytest
 
 from headrace.cdc.changelog import Change, Piece, Truncate
-from headrace.cdc.mysql import binlog
+from headrace.cdc.mysql import binlog, stream
 from headrace.cdc.mysql.binlog import Gtid, LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
 from headrace.cdc.mysql.positions import Place, Snapshot
 from headrace.cdc.mysql.rows import value_reader
-from headrace.cdc.mysql.stream import Halt, Statement, Transaction
+from headrace.cdc.mysql.session import Address
+from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
 from headrace.cdc.mysql.tables import LogReader, SourceColumn, SourceTable
 from headrace.cdc.mysql.types import SourceType, checked, encoded, natural, printed
 from headrace.cdc.problems import MalformedLog, TableStopped
@@ -91,6 +92,31 @@ def test_statements_that_end_following_a_table(statement):
     assert effect(statement, "d", TABLE) not in (None, TRUNCATED)
     with pytest.raises(TableStopped, match="`d`.`t`: "):
         Statement("d", statement).changes(TABLE)
+
+
+def test_statements_that_cannot_be_read_end_what_they_may_concern():
+    odd = dataclasses.replace(TABLE, name="tä")
+    assert effect("TRUNCATE `t\xe4`", "d", odd) == TRUNCATED
+    assert effect("TRUNCATE `t\xc3\xa4`", "d", odd) is None
+    for table, statement in ((odd, "TRUNCATE `t\xc3\xa4`"), (TABLE, "ALTER TABLE t COMMENT 'a\\', ADD x INT")):
+        assert "cannot be read" in effect(statement, "d", table, doubtful=True)
+    assert effect("TRUNCATE other", "d", TABLE, doubtful=True) is None
+
+
+def logged(text: bytes, status: bytes) -> binlog.Query:
+    body = struct.pack("<IIBHH", 1, 0, 1, 0, len(status)) + status + b"d\0" + text
+    return binlog.query(binlog.Header(0, binlog.QUERY, 1, 0, 0, 0), body)
+
+
+def test_texts_are_in_the_character_set_of_their_session():
+    def status(collation: int, mode: int = 0) -> bytes:
+        more = bytes([0, 0, 0, 0, 0, 1]) + mode.to_bytes(8, "little") + b"\x06\x03std\x03" + bytes(4)
+        return more + b"\x04" + struct.pack("<HHH", collation, 8, 8) + b"\x0c\x01x"
+
+    assert logged("TRUNCATE `tä`".encode(), status(45)) == ("d", "TRUNCATE `tä`", False)
+    assert logged("TRUNCATE `tä`".encode("latin-1"), status(8)) == ("d", "TRUNCATE `tä`", True)
+    assert logged(b"TRUNCATE t", status(8)) == ("d", "TRUNCATE t", False)
+    assert logged(b"ALTER TABLE t COMMENT '\\'", status(45, 1 << 20)).doubtful
 
 
 def test_names_in_any_case_where_the_server_has_none():
@@ -171,6 +197,7 @@ def test_checksums():
     data = bytes(range(30))
     whole = data + zlib.crc32(data).to_bytes(4, "little")
     assert binlog.checked_body(whole, binlog.CRC32) == data[19:] and binlog.checked_body(data, 0) == data[19:]
+    assert binlog.made_up_body(whole) == data[19:] == binlog.made_up_body(data)
     with pytest.raises(MalformedLog, match="checksum"):
         binlog.checked_body(whole[:20] + b"\x00" + whole[21:], binlog.CRC32)
 
@@ -214,6 +241,103 @@ def test_places():
     assert before.number < after.number and Place.of("bin", after.number) == after
     assert Place.parse("a.b.1000000", 4).name == "a.b.1000000"
     assert [Snapshot(after.number).sees(each.number) for each in (before, after)] == [True, False]
+
+
+class Sent:
+    """A connection on which a log arrives; then it is lost."""
+
+    def __init__(self, *events: tuple[int, bytes]):
+        self._packets, at = [], 4
+        for kind, body in events:
+            at += binlog.HEADER.size + len(body)
+            head = binlog.HEADER.pack(7, kind, 1, binlog.HEADER.size + len(body), at, 0)
+            self._packets.append(b"\0" + head + body)
+
+    def packet(self) -> bytes:
+        if not self._packets:
+            raise ConnectionError
+        return self._packets.pop(0)
+
+
+FORMAT = (binlog.FORMAT, bytes(80))
+XID = (binlog.XID, bytes(8))
+
+
+def begun(sequence: int, flags: int = 0) -> tuple[int, bytes]:
+    return binlog.GTID, struct.pack("<QIB", sequence, 0, flags) + bytes(6)
+
+
+def said(text: str) -> tuple[int, bytes]:
+    return binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"d\0" + text.encode()
+
+
+def arrived(*events: tuple[int, bytes], skip: int = 0) -> LogStream:
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    position = Place("bin", 1, 4).number
+    log = LogStream(address, base="bin", server_id=7, gtids="", position=position, skip=skip, on_news=lambda: None)
+    with pytest.raises(ConnectionError):
+        log._read(Sent(*events), Place("bin", 1, 4), "", skip)
+    return log
+
+
+def test_transactions_arrive_whole():
+    log = arrived(
+        FORMAT,
+        begun(1, binlog.STANDALONE),
+        said("TRUNCATE t"),
+        begun(2),
+        said("BEGIN"),
+        said("RENAME TABLE t TO u"),
+        XID,
+    )
+    assert [[event.text for event in piece.events] for piece in log.peek(99)] == [
+        ["TRUNCATE t"],
+        ["RENAME TABLE t TO u"],
+    ]
+    assert [log.gtids_at(piece.position) for piece in log.peek(99)] == ["0-1-1", "0-1-2"]
+    first, second = log.peek(99)
+    assert first.commit < first.position == second.commit < second.position == log._reached
+
+
+def test_a_transaction_that_a_crash_has_cut_off_is_none():
+    log = arrived(FORMAT, begun(1), said("TRUNCATE t"), FORMAT, begun(1), said("TRUNCATE u"), XID)
+    assert [event.text for piece in log.peek(99) for event in piece.events] == ["TRUNCATE u"]
+    with pytest.raises(MalformedLog, match="a part was applied"):
+        LogStream._read(arrived(), Sent(FORMAT, begun(1), said("TRUNCATE t"), FORMAT), Place("bin", 1, 4), "", 1)
+
+
+def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1)
+    whole = [FORMAT, begun(1), said("TRUNCATE t"), said("TRUNCATE u"), XID]
+    for known, pieces in ((True, 3), (False, 1)):
+        monkeypatch.setattr(LogStream, "_is_whole", lambda log, transaction, known=known: known)
+        log = arrived(*(whole if known else [*whole[:-1], FORMAT, begun(1), XID]))
+        assert len(log.peek(99)) == pieces
+        assert sum(len(piece.events) for piece in log.peek(99)) == (2 if known else 0)
+    with pytest.raises(MalformedLog, match="should have none"):
+        log._read(Sent(*whole), Place("bin", 1, 4), "", 0)
+
+
+def test_events_that_are_not_known_are_not_passed_over():
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    for events in ([(40, b"compressed")], [begun(1), (39, b"partial")]):
+        log = LogStream(address, base="b", server_id=7, gtids="", position=1, on_news=lambda: None)
+        with pytest.raises(MalformedLog, match="of kind"):
+            log._read(Sent(FORMAT, *events), Place("b", 1, 4), "", 0)
+
+
+def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():
+    """Also if what was to be committed there could not be, and the connection is lost then."""
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    log = LogStream(address, base="bin", server_id=7, gtids="0-1-1", position=100, on_news=lambda: None)
+    for sequence in (2, 3, 4):
+        one = transaction()
+        one.gtid = Gtid(0, 1, sequence, False, False)
+        one.piece.commit = 100 + 10 * (sequence - 2)
+        log._finish(one, one.piece.commit + 10, {})
+    assert [log.gtids_at(at) for at in (119, 120, 130, 99)] == ["0-1-2", "0-1-3", "0-1-4", "0-1-1"]
+    log.take(log.peek(1)[:1])
+    assert log.known_at(130) == {"gtids": "0-1-4"} and log.gtids_at(log.taken) == "0-1-2" and len(log._marks) == 3
 
 
 # --- types ------------------------------------------------------------------------------------------------------

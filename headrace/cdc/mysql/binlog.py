@@ -106,6 +106,8 @@ class Gtid(NamedTuple):
 class Query(NamedTuple):
     schema: str
     text: str
+    doubtful: bool
+    """Whether names in it may be others than they seem: its character set is not known here"""
 
 
 def header(data: bytes) -> Header:
@@ -127,9 +129,18 @@ def checked_body(data: bytes, checksum: int) -> bytes:
         return data[HEADER.size :]
     if checksum != CRC32:
         raise MalformedLog(f"the log has checksums of kind {checksum}, which is not known")
-    if zlib.crc32(memoryview(data)[:-_CHECKSUM_BYTES]) != int.from_bytes(data[-_CHECKSUM_BYTES:], "little"):
+    if not _has_checksum(data):
         raise MalformedLog("an event of the log has another checksum than it says")
     return data[HEADER.size : -_CHECKSUM_BYTES]
+
+
+def made_up_body(data: bytes) -> bytes:
+    """The same of an event that is in no file: between two files the server adds a checksum, before the first none."""
+    return data[HEADER.size : -_CHECKSUM_BYTES if _has_checksum(data) else None]
+
+
+def _has_checksum(data: bytes) -> bool:
+    return zlib.crc32(memoryview(data)[:-_CHECKSUM_BYTES]) == int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
 
 
 def gtid(head: Header, body: bytes) -> Gtid:
@@ -145,10 +156,54 @@ def rotate(body: bytes) -> tuple[str, int]:
 def query(head: Header, body: bytes) -> Query:
     _, _, schema_length, _, status_length = struct.unpack_from("<IIBHH", body)
     at = 13 + status_length
+    mode, charset = _status(body[13:at])
     text = body[at + schema_length + 1 :]
     if head.kind == QUERY_COMPRESSED:
         text = uncompressed(text)
-    return Query(body[at : at + schema_length].decode("utf-8", "replace"), text.decode("utf-8", "replace"))
+    schema = body[at : at + schema_length].decode()
+    if text.isascii() and not (b"\\" in text and mode & _NO_BACKSLASH_ESCAPES):
+        return Query(schema, text.decode(), False)
+    if charset in _UTF8:
+        return Query(schema, text.decode("utf-8", "replace"), bool(mode & _NO_BACKSLASH_ESCAPES))
+    return Query(schema, text.decode("latin-1"), True)
+
+
+_NO_BACKSLASH_ESCAPES = 1 << 20
+_UTF8 = {
+    33,
+    45,
+    46,
+    83,
+    *range(192, 248),
+    *range(576, 640),
+    1057,
+    1069,
+    1070,
+    1107,
+    *range(1216, 1272),
+    *range(2048, 2560),
+}
+"""Collations of UTF-8, by number"""
+_STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8}
+
+
+def _status(data: bytes) -> tuple[int, int]:
+    """Of a statement's session: its SQL mode and the collation of its text."""
+    at, mode, charset = 0, 0, 0
+    while at < len(data):
+        kind = data[at]
+        at += 1
+        if kind == 1:
+            mode = int.from_bytes(data[at : at + 8], "little")
+        elif kind == 4:
+            charset = int.from_bytes(data[at : at + 2], "little")
+        if kind in _STATUS_BYTES:
+            at += _STATUS_BYTES[kind]
+        elif kind in (2, 5, 6):
+            at += 1 + data[at] + (kind == 2)
+        else:
+            break  # what comes later is of no interest
+    return mode, charset
 
 
 def ignorable(head: Header) -> bool:

@@ -29,6 +29,8 @@ _TOKEN = re.compile(
 _ROWS_AS_TEXT = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "MERGE", "WITH", "CALL", "DO", "SELECT"}
 """With binlog_format = ROW, none of these is logged as text."""
 
+_DDL = {"ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"}
+
 _HARMLESS_OPTIONS = {
     "COMMENT", "AUTO_INCREMENT", "ROW_FORMAT", "ALGORITHM", "LOCK", "FORCE", "STATS_PERSISTENT", "STATS_AUTO_RECALC",
     "STATS_SAMPLE_PAGES", "KEY_BLOCK_SIZE", "AVG_ROW_LENGTH", "MAX_ROWS", "MIN_ROWS", "CHECKSUM", "ENABLE", "DISABLE",
@@ -81,8 +83,11 @@ def _tokens(sql: str) -> Iterator[Token]:
             yield Token(match["word"] or match["sign"], False)
 
 
-def effect(sql: str, schema: str, table: SourceTable) -> str | None:
-    """What a statement does to a table, in a session's schema: nothing (None), TRUNCATED, or what ends following it."""
+def effect(sql: str, schema: str, table: SourceTable, *, doubtful: bool = False) -> str | None:
+    """What a statement does to a table, in a session's schema: nothing (None), TRUNCATED, or what ends following it.
+
+    Of a doubtful one, what is not ASCII may be something else, and a text may end elsewhere than it seems.
+    """
     found = tokens(sql)
     words = [token.word for token in found]
     while words[:2] == ["SET", "STATEMENT"] and "FOR" in words:
@@ -93,13 +98,16 @@ def effect(sql: str, schema: str, table: SourceTable) -> str | None:
     first = words[0]
     if first in _ROWS_AS_TEXT:
         return f"{first} was logged as text, not as rows: a session has another binlog_format than ROW"
+    named = any(table.is_called(*name) for name in _names(found, schema))
+    if doubtful and first in _DDL and (named or not f"{table.schema}{table.name}".isascii()):
+        return f"{first} … in a character set or SQL mode in which it cannot be read"
     if first == "TRUNCATE":
         at = 2 if words[1:2] == ["TABLE"] else 1
         return TRUNCATED if table.is_called(*_name(found, at, schema)) else None
     if first == "DROP" and words[1:2] in (["DATABASE"], ["SCHEMA"]):
         gone = next((token.text for token in found[2:] if token.word not in ("IF", "EXISTS")), "")
         return "its database was dropped" if table.is_called(gone, table.name) else None
-    if not any(table.is_called(*name) for name in _names(found, schema)):
+    if not named:
         return None
     if first == "DROP":
         return "it was dropped" if words[1:2] in (["TABLE"], ["TABLES"]) else None

@@ -11,7 +11,7 @@ table's columns while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ from headrace.cdc.mysql.positions import Snapshot
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.tables import SourceTable
-from headrace.cdc.mysql.types import SourceType, columns_read
+from headrace.cdc.mysql.types import CHOICES, TEXTS, SourceType, columns_read
+from headrace.cdc.problems import AGAIN, SourceRefused
 from headrace.state.layout import Layout
 
 BATCH_ROWS = 8_192
@@ -39,6 +40,7 @@ class SelectRange(SplitReader):
         session = self.address.session()
         try:
             for columns in session.batches(query, BATCH_ROWS):
+                _check_collations(session.collations, kinds, layout.names)
                 arrays = [
                     columns_read(values, kind, layout.types[name], name)
                     for values, kind, name in zip(columns, kinds, layout.names, strict=True)
@@ -47,6 +49,13 @@ class SelectRange(SplitReader):
                 yield table, table.nbytes
         finally:
             session.close()
+
+
+def _check_collations(found: Sequence[int], kinds: Sequence[SourceType], names: Sequence[str]) -> None:
+    """The table may have become another since it was looked at; bytes of another character set would be other texts."""
+    for collation, kind, name in zip(found, kinds, names, strict=True):
+        if kind.name in (*TEXTS, *CHOICES) and collation != kind.collation_id:
+            raise SourceRefused(f'column "{name}" has another character set or collation now', hint=AGAIN)
 
 
 class Window(Hold):

@@ -19,13 +19,17 @@ from headrace.errors import EnvironmentProblem
 _SETTINGS = (
     "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', sql_select_limit = DEFAULT,"
     " autocommit = 1, tx_isolation = 'REPEATABLE-READ', max_statement_time = 0, net_write_timeout = 3600,"
-    " lock_wait_timeout = 86400, sql_big_selects = 1"
+    " lock_wait_timeout = {}, sql_big_selects = 1"
 )
 """No character set for results: texts come as they are stored. No mode: '0000-00-00' is a value like others."""
 
 _QUERY = 3
 _LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
 """Numbers of errors that say that the connection is gone, or goes"""
+
+LOCK_SECONDS = 10
+"""Who waits for a table that somebody else keeps, to change its columns, gives up: it is asked for again later, and
+meanwhile others go on"""
 
 BATCH_BYTES = 16 << 20
 """Of rows that are handed over at a time, if so many as wanted take more"""
@@ -72,7 +76,7 @@ class Address:
         _keep_alive(connection._sock)
         session = Session(self, connection)
         try:
-            session.rows(_SETTINGS)
+            session.rows(_SETTINGS.format(LOCK_SECONDS))
         except BaseException:
             session.close()
             raise
@@ -105,7 +109,7 @@ class Address:
             lost = isinstance(problem, pymysql.err.InterfaceError) or number in _LOST
             kind = SourceUnreachable if lost or what.startswith("cannot") else SourceRefused
             raise kind(f"{what} {self}: {self._said(problem) or 'the connection is closed'}") from None
-        except (OSError, ValueError) as problem:
+        except OSError as problem:
             raise SourceUnreachable(f"{what} {self}: {self._said(problem)}") from None
 
     def errors(self) -> contextlib.AbstractContextManager[None]:
@@ -126,7 +130,8 @@ class Session:
     def __init__(self, address: Address, connection: Any):
         self.address = address
         self._connection = connection
-        self._columns = 0
+        self.collations: list[int] = []
+        """Of the columns of the last result"""
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -147,25 +152,28 @@ class Session:
     def batches(self, sql: str, rows: int) -> Iterator[Sequence[list[bytes | None]]]:
         """A result by columns, at most so many rows at a time. It must be read to its end, or the session closed."""
         with self.address.errors():
-            count = self._begin(sql)
-            while count:
-                columns, more = self._some_rows(count, rows)
+            self.collations = self._begin(sql)
+            while self.collations:
+                columns, more = self._some_rows(len(self.collations), rows)
                 if columns[0]:
                     yield columns
                 if not more:
                     return
 
-    def _begin(self, sql: str) -> int:
-        """Sends a statement; the number of columns that come back."""
+    def _begin(self, sql: str) -> list[int]:
+        """Sends a statement; the collations of the columns that come back, by number."""
         connection = self._connection
         connection._execute_command(_QUERY, sql)
         first = connection._read_packet()
         if first.is_ok_packet():
-            return 0
-        count = first.read_length_encoded_integer()
-        for _ in range(count + 1):  # their names and types, and the end of that
-            connection._read_packet()
-        return count
+            return []
+        # At the end of each description: number of bytes of the rest, collation, length, type, flags, digits, nothing
+        described = [
+            int.from_bytes(connection._read_packet()._data[-12:-10], "little")
+            for _ in range(first.read_length_encoded_integer())
+        ]
+        connection._read_packet()  # the end of them
+        return described
 
     def _some_rows(self, count: int, most: int) -> tuple[list[list[bytes | None]], bool]:
         read = self._connection._rfile.read

@@ -55,13 +55,14 @@ class Statement(NamedTuple):
 
     schema: str
     text: str
+    doubtful: bool = False
 
     @property
     def relations(self) -> None:
         return None
 
     def changes(self, table: SourceTable) -> list[Change | Truncate]:
-        found = effect(self.text, self.schema, table)
+        found = effect(self.text, self.schema, table, doubtful=self.doubtful)
         if found is None:
             return []
         if found == TRUNCATED:
@@ -101,6 +102,8 @@ class Transaction:
     size: int = 0
     handed_over: bool = False
     """Whether some of it is not here any more"""
+    without_end: bool = False
+    """It was not committed: the log has only a part of it"""
     touched: set[tuple[str, str]] = field(default_factory=set)
     savepoints: dict[str, int] = field(default_factory=dict)
 
@@ -117,6 +120,10 @@ class Transaction:
             return
         del self.piece.events[self.savepoints[name] if name is not None else 0 :]
         self.seen = len(self.piece.events)
+
+    def cut_off(self) -> None:
+        self.piece.events.clear()
+        self.size, self.without_end = 0, True
 
     def next_piece(self) -> Piece:
         """What has arrived so far, as a piece; the rest becomes another."""
@@ -158,11 +165,16 @@ class LogStream(LogFeed):
         return {"gtids": self.gtids_at(position)}
 
     def gtids_at(self, position: int) -> str:
-        """What the log has before a position that has been reached; older ones are not asked for again."""
+        """What the log has before a position that has been reached, and that lies not before what was taken."""
         with self._lock:
-            while len(self._marks) > 1 and self._marks[1][0] <= position:
+            while len(self._marks) > 1 and self._marks[1][0] <= self._taken[0]:
                 self._marks.popleft()
-            return self._marks[0][1]
+            found = self._marks[0][1]
+            for mark, gtids in self._marks:
+                if mark > position:
+                    break
+                found = gtids
+            return found
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -223,8 +235,7 @@ class LogStream(LogFeed):
             head = binlog.header(data)
             if head.kind == binlog.FORMAT:
                 checksum = binlog.checksum_kind(data)
-            # What the server makes up for us has none.
-            body = binlog.checked_body(data, checksum if head.next else 0)
+            body = binlog.checked_body(data, checksum) if head.next else binlog.made_up_body(data)
             if head.kind == binlog.ROTATE:
                 name, offset = binlog.rotate(body)
                 at = Place.parse(name, offset)
@@ -233,6 +244,8 @@ class LogStream(LogFeed):
                 continue
             if head.next == 0 or head.kind in binlog.HEARTBEATS:
                 continue  # not of the file
+            if head.kind == binlog.FORMAT and open_one is not None:
+                open_one = _given_up(open_one, at)
             before, at = at, Place(at.base, at.file, _widened(head.next, at.offset))
             if before.number < begin:
                 continue
@@ -248,11 +261,30 @@ class LogStream(LogFeed):
                 self._advance(at.number)
                 continue
             if self._takes(open_one, tables, head, body):
+                if open_one.without_end:
+                    raise MalformedLog(f"a transaction that should have none has an end at {at}; it is read again")
                 self._finish(open_one, at.number, state)
                 open_one, skip = None, 0
             elif open_one.size > PIECE_BYTES:
-                size = open_one.size
-                self._arrived(open_one.next_piece(), size)
+                if open_one.handed_over or self._is_whole(open_one):
+                    size = open_one.size
+                    self._arrived(open_one.next_piece(), size)
+                else:
+                    open_one.cut_off()
+
+    def _is_whole(self, transaction: Transaction) -> bool:
+        """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have
+        none, and was not committed. The file that follows says which transactions there were before it."""
+        control = Control(self._address)
+        try:
+            begin, now = Place.of(self._base, transaction.piece.commit), control.place()
+            if now.file <= begin.file:
+                return True  # nothing has ended the file yet, and it waits until it is visible
+            gtid = transaction.gtid
+            before = _parsed(control.gtids(Place(begin.base, begin.file + 1, 4)) or "")
+            return before.get(gtid.domain, (0, 0))[1] >= gtid.sequence
+        finally:
+            control.close()
 
     def _takes(self, transaction: Transaction, tables: Tables, head: Header, body: bytes) -> bool:
         """One event of a transaction; whether it is the last."""
@@ -281,7 +313,7 @@ class LogStream(LogFeed):
         words = query.text.split(None, 2)
         first, second = words[0].upper() if words else "", words[1].upper() if len(words) > 1 else ""
         if first in ("BEGIN", "START"):
-            return False
+            return transaction.gtid.standalone
         if first == "COMMIT":
             return True
         if first == "ROLLBACK":
@@ -293,7 +325,7 @@ class LogStream(LogFeed):
         elif first == "XA":
             return transaction.gtid.standalone
         elif first != "RELEASE":
-            transaction.add(Statement(query.schema, query.text), len(query.text))
+            transaction.add(Statement(*query), len(query.text))
         return transaction.gtid.standalone
 
     def _finish(self, transaction: Transaction, position: int, state: dict[int, tuple[int, int]]) -> None:
@@ -303,6 +335,14 @@ class LogStream(LogFeed):
         with self._lock:
             self._marks.append((position, _shown(state)))
         self._arrived(transaction.piece, transaction.size)
+
+
+def _given_up(transaction: Transaction, at: Place) -> None:
+    """A file begins within a transaction: a crash has ended the last one, and the transaction was not committed."""
+    if transaction.handed_over or transaction.skip:
+        raise MalformedLog(
+            f"the log has no end of a transaction of which a part was applied, before {at}", hint=ALL_AGAIN
+        )
 
 
 def begin_dump(session: Session, place: Place, server_id: int) -> None:
