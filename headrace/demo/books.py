@@ -84,7 +84,7 @@ class Books:
         found = {job["name"]: job for job in jobs}
         for name, each in self.fillings.items():
             if (job := found.get(name)) is not None:
-                each.look = Progress(**{field: job[field] for field in Progress.__dataclass_fields__})
+                each.look = Progress.of(job)
                 each.reached = job["rows_read"] + job["rows_in_flight"]
             elif each.started is not None and each.look.rows_total:
                 self._done(each)

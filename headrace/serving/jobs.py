@@ -39,7 +39,7 @@ class JobHandle:
                 rows_total=self._last.rows_total,
             )
         else:
-            self._last = Progress(**{name: found[name] for name in Progress.__dataclass_fields__})
+            self._last = Progress.of(found)
         return self._last
 
     @property

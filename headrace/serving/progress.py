@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -41,6 +41,11 @@ class Progress:
     """How much of its source's log is not in its tables yet"""
     lag_seconds: float | None = None
     """How old what is in them is"""
+
+    @staticmethod
+    def of(job: Mapping[str, Any]) -> Progress:
+        """What is said about a job; whoever says it may leave out what is None for all that it knows."""
+        return Progress(**{name: job[name] for name in Progress.__dataclass_fields__ if name in job})
 
     @property
     def over(self) -> bool:

@@ -19,13 +19,17 @@ from headrace.errors import EnvironmentProblem
 _SETTINGS = (
     "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', sql_select_limit = DEFAULT,"
     " autocommit = 1, tx_isolation = 'REPEATABLE-READ', max_statement_time = 0, net_write_timeout = 3600,"
-    " lock_wait_timeout = 86400, sql_big_selects = 1"
+    " lock_wait_timeout = {}, sql_big_selects = 1"
 )
 """No character set for results: texts come as they are stored. No mode: '0000-00-00' is a value like others."""
 
 _QUERY = 3
 _LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
 """Numbers of errors that say that the connection is gone, or goes"""
+
+LOCK_SECONDS = 10
+"""Who waits for a table that somebody else keeps, to change its columns, gives up: it is asked for again later, and
+meanwhile others go on"""
 
 BATCH_BYTES = 16 << 20
 """Of rows that are handed over at a time, if so many as wanted take more"""
@@ -72,7 +76,7 @@ class Address:
         _keep_alive(connection._sock)
         session = Session(self, connection)
         try:
-            session.rows(_SETTINGS)
+            session.rows(_SETTINGS.format(LOCK_SECONDS))
         except BaseException:
             session.close()
             raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from headrace.cdc.mysql import stream
+from headrace.cdc.mysql import session, stream
 from headrace.cdc.mysql.positions import Place
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import begin_dump
@@ -109,6 +111,36 @@ def test_a_log_that_waits_is_bounded(db, mariadb, source, monkeypatch):
     following._take = take
     caught_up(db, mariadb)
     assert len(rows(db, "SELECT id FROM t")) == 50
+
+
+def test_a_table_that_somebody_keeps_holds_up_no_other(db, mariadb, source, monkeypatch):
+    """Somebody waits to change its columns, for somebody who reads it; so nobody else can read it."""
+    monkeypatch.setattr(session, "LOCK_SECONDS", 1)
+    for name in ("kept", "other"):
+        mariadb.run(f"CREATE TABLE {name} (id INT PRIMARY KEY)", f"INSERT INTO {name} SELECT seq FROM seq_1_to_9")
+    db.sql("CREATE TABLE other (*) FROM my TABLE 'other'; WAIT other")
+    create = "CREATE TABLE kept (*) FROM my TABLE 'kept' WITH (backfill.num_rows_per_split = 2)"
+    db.sql(f"PAUSE; {create}")
+    reads, changes = mariadb.connect(), mariadb.connect()
+    with reads.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM kept")
+        altered = threading.Thread(target=changes.cursor().execute, args=("ALTER TABLE kept ADD x INT",), daemon=True)
+        altered.start()
+        eventually(
+            lambda: mariadb.run("SELECT 1 FROM information_schema.processlist WHERE state LIKE '%metadata lock'")
+        )
+        db.sql("RESUME")
+        eventually(lambda: "Lock wait timeout" in (stopped(db).get("kept", ("", ""))[1] or ""))
+        mariadb.run("INSERT INTO other VALUES (10)")
+        caught_up(db, mariadb)
+        assert len(rows(db, "SELECT * FROM other")) == 10 and stopped(db)["kept"][0] == "retrying"
+        cursor.execute("COMMIT")
+    altered.join(60)
+    db.sql("WAIT kept")
+    assert len(rows(db, "SELECT * FROM kept")) == 9
+    reads.close()
+    changes.close()
 
 
 def test_the_log_goes_on_in_another_file(db, mariadb, source):

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.cdc.mysql.positions import Snapshot
 from headrace.cdc.mysql.server import Control
+from headrace.cdc.mysql.session import Address
 from headrace.engine import splits
 from tests.engine.cdc_mariadb.conftest import (
     NEEDS_MARIADB,
@@ -19,6 +20,7 @@ from tests.engine.cdc_mariadb.conftest import (
     theirs,
 )
 from tests.engine.conftest import eventually
+from tests.support.mariadb import PASSWORD, USER
 
 pytestmark = NEEDS_MARIADB
 
@@ -158,3 +160,26 @@ def test_truncate_while_a_chunk_is_read(db, mariadb, source, monkeypatch, before
     db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
     caught_up(db, mariadb)
     assert rows(db, "SELECT * FROM t") == [(7, "new")]
+
+
+def test_reading_locks_nothing_and_leaves_no_transaction(mariadb):
+    """A SELECT that is in the middle of a table, because nobody fetches what it has found."""
+    mariadb.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v TEXT)",
+        "INSERT INTO t SELECT seq, REPEAT('x', 2000) FROM seq_1_to_20000",
+    )
+    address = Address(host="127.0.0.1", port=mariadb.port, user=USER, database="shop", password=PASSWORD)
+    session, control = address.session(), Control(address)
+    batches = session.batches(control.table("shop", "t").rows_between(None, None), 10)
+    assert len(next(batches)[0]) == 10
+    control.snapshot()
+    look = "SELECT trx_tables_locked, trx_rows_locked, trx_lock_structs FROM information_schema.innodb_trx"
+    assert mariadb.run(look) == [(0, 0, 0)]
+    mariadb.run(
+        "SET SESSION innodb_lock_wait_timeout = 1", "UPDATE t SET v = 'y'", "DELETE FROM t WHERE id % 2 = 0",
+        "INSERT INTO t VALUES (20001, 'z')",
+    )  # fmt: skip
+    assert sum(len(columns[0]) for columns in batches) == 19_990
+    assert mariadb.run(look) == []
+    session.close()
+    control.close()
