@@ -166,9 +166,17 @@ class RateLimit:
     (0, 0.5)
     >>> limit.allowance(60.0)
     10
+
+    A chunk costs an epoch, however small it is. With ``portion``, in seconds, nothing is read before so much of the
+    rate has come together, a second's worth at most.
+
+    >>> limit = RateLimit(10, now=0.0, portion=0.5)
+    >>> limit.take(10, 0.0)
+    >>> limit.allowance(0.4), limit.ready_at(0.4), limit.allowance(0.5)
+    (0, 0.5, 5)
     """
 
-    def __init__(self, rows_per_second: int | None, *, now: float):
+    def __init__(self, rows_per_second: int | None, *, now: float, portion: float = 0.0):
         if rows_per_second is not None and rows_per_second < 0:
             raise InvalidParameterValue(
                 f"a rate limit of {rows_per_second} rows per second is not possible",
@@ -177,13 +185,17 @@ class RateLimit:
         self.rows_per_second = rows_per_second
         self._rows = float(rows_per_second or 0)
         self._at = now
+        rows = self._rows * min(portion, 1.0)
+        self._portion = rows if rows >= 1 else 0.0
 
     def allowance(self, now: float) -> int:
         """How many rows may be read now."""
         if self.rows_per_second is None:
             return UNLIMITED
         rows = self._refilled(now)
-        return 0 if self.rows_per_second == 0 or rows < -1e-9 else max(1, math.floor(rows + 1e-9))
+        if self.rows_per_second == 0 or rows < self._portion * (1 - 1e-9) - 1e-9:
+            return 0
+        return max(1, math.floor(rows + 1e-9))
 
     def take(self, rows: int, now: float) -> None:
         if self.rows_per_second:
@@ -193,7 +205,9 @@ class RateLimit:
         """The earliest time at which something may be read."""
         if self.allowance(now):
             return now
-        return math.inf if self.rows_per_second == 0 else now - self._refilled(now) / self.rows_per_second
+        if self.rows_per_second == 0:
+            return math.inf
+        return now + (self._portion - self._refilled(now)) / self.rows_per_second
 
     def _refilled(self, now: float) -> float:
         """A bucket holds at most one second's worth, and a clock that goes back takes nothing away."""

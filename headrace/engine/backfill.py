@@ -286,8 +286,9 @@ class Backfills:
         text = f"{job.pacing} {job.rate_limit}"
         pace = self._paces.get(job.id)
         if pace is None or pace.text != text:
-            policy = parse_policy(job.pacing, barrier_interval=self._barrier_interval())
-            pace = Pace(text=text, policy=policy, limit=RateLimit(job.rate_limit, now=time.monotonic()))
+            interval = self._barrier_interval()
+            limit = RateLimit(job.rate_limit, now=time.monotonic(), portion=interval)
+            pace = Pace(text=text, policy=parse_policy(job.pacing, barrier_interval=interval), limit=limit)
             self._paces[job.id] = pace
         return pace
 
@@ -360,7 +361,7 @@ class Backfills:
                 self._pace(job).cap = max(1, read.chunk.rows // 2)  # a smaller one misses less
                 continue
             try:
-                jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+                jobs[job.id] = jobs[job.id].land(flight.upstream_id, read.chunk, read.rows)
             except HeadraceError:  # what landed before it went another way; it is read again
                 self._flights.remove(flight)
                 unready.add(key)
@@ -399,7 +400,7 @@ class Backfills:
         jobs = jobs_of(state)
         for landing in landings:
             flight, read = landing.flight, landing.read
-            job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.chunk.rows)
+            job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.rows)
             groups = self._groups(state, flight.upstream_id)
             jobs[job.id] = job.estimate(flight.upstream_id, remaining(job.inputs[flight.upstream_id].positions, groups))
             if read.files:
@@ -442,7 +443,7 @@ class Backfills:
                 pace.policy.landed(rows, landing.read.seconds, epoch_seconds)
                 if landing.read.live is not None:
                     pace.reach.landed(live=landing.read.live, stored=rows)
-                pace.recent = [*pace.recent[-49:], (now, rows)]
+                pace.recent = [*pace.recent[-49:], (now, landing.read.rows)]
 
     def not_landed(
         self, landings: Sequence[Landing], error: HeadraceError, state: Manifest

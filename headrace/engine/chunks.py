@@ -56,7 +56,13 @@ class ReadChunk:
     files: tuple[RunFile, ...]
     seconds: float
     live: int | None = None
-    """The upstream's live rows in it, where they were counted: if there was a limit."""
+    """The upstream's live rows in it, where they were counted: in small ones."""
+
+    @property
+    def rows(self) -> int:
+        """The upstream's rows in it, for people. The bounds of row groups would count those of a group that several
+        small chunks share with each of them."""
+        return self.chunk.rows if self.live is None else self.live
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,6 +196,24 @@ def test_it_is_ready_when_it_says(rate, excess, now):
     assert limit.allowance(math.nextafter(ready, math.inf)) >= 1 or limit.ready_at(ready) > ready
 
 
+@given(
+    rate=st.integers(1, 10**9),
+    portion=st.floats(0, 3),
+    excess=st.integers(0, 10_000),
+    steps=st.lists(st.floats(0, 2), min_size=1, max_size=20),
+)
+def test_a_portion_comes_together_before_anything_is_read(rate, portion, excess, steps):
+    """Nothing less is read, whoever waits until it is ready can read, and the rate is not lower for it."""
+    limit, now, taken = RateLimit(rate, now=0.0, portion=portion), 0.0, 0
+    for late in steps:
+        now = limit.ready_at(now) + late * 1e-3 + 1e-6
+        allowed = limit.allowance(now)
+        assert allowed >= max(1, math.floor(rate * min(portion, 1.0) * (1 - 1e-6)))
+        limit.take(allowed + excess, now)
+        taken += allowed + excess
+        assert taken >= rate * (now - (len(steps) * 3e-3)) - 1
+
+
 def test_a_clock_that_goes_back_takes_nothing_away():
     limit = RateLimit(10, now=100.0)
     limit.take(4, 100.0)

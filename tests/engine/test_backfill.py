@@ -448,6 +448,37 @@ def test_spark_jobs_that_somebody_cancels_are_no_fault_of_a_job(db, monkeypatch)
     assert equal(db, "v").startswith("equal, 100 rows")
 
 
+def test_progress_counts_every_row_once(db):
+    """Also where many small chunks share a row group."""
+    seen, told = [], db.engine.coordinator._on_commit
+
+    def note(manifest) -> None:
+        seen.extend(job.rows_read for job in jobs_of(manifest).values())
+        told(manifest)
+
+    db.engine.coordinator._on_commit = note
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 1000) AS s(g)")
+    background(db, backfill_pacing=90).sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM t")
+    db.sql("WAIT v")
+    assert 0 < max(seen) < 1000
+
+
+def test_a_rate_limit_is_no_reason_for_many_small_chunks(db, monkeypatch):
+    read, count = ChunkReader.read_together, itertools.count(1)
+
+    def counted(self, *args, **kwargs):
+        next(count)
+        return read(self, *args, **kwargs)
+
+    monkeypatch.setattr(ChunkReader, "read_together", counted)
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    db.sql("INSERT INTO t SELECT g FROM generate_series(1, 3000) AS s(g)")
+    db.sql("CREATE MATERIALIZED VIEW v WITH (rate_limit = 2000, parallelism = 2) AS SELECT id FROM t")
+    assert next(count) == 3  # one chunk for each half of the vnodes, and a second between them
+    assert equal(db, "v").startswith("equal, 3000 rows")
+
+
 def test_dropping_what_is_being_created(db):
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     db.sql("INSERT INTO t VALUES (1)")

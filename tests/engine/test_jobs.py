@@ -89,6 +89,7 @@ def test_a_job_is_called_what_its_relations_are_called_now(db, filling):
 
 
 def test_a_pause_is_no_part_of_the_speed(db, filling):
+    db.sql("ALTER SYSTEM SET barrier_interval = '50ms'")
     job = filling("m")
     db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
     eventually(lambda: job.progress().rows_per_second)
