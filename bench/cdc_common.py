@@ -44,11 +44,11 @@ def postgres(rows: int) -> Iterator[Postgres]:
         server.remove()
 
 
-def create_source(db: Database, server: Postgres) -> None:
+def create_source(db: Database, port: int, owner: str) -> None:
     db.sql("CREATE SECRET pw AS '" + PASSWORD.replace("'", "''") + "'")
     db.sql(
-        f"CREATE SOURCE pg WITH (connector = 'postgres-cdc', hostname = '127.0.0.1', port = '{server.port}', "
-        f"username = '{server.owner}', password = SECRET pw, database.name = 'postgres')"
+        f"CREATE SOURCE pg WITH (connector = 'postgres-cdc', hostname = '127.0.0.1', port = '{port}', "
+        f"username = '{owner}', password = SECRET pw, database.name = 'postgres')"
     )
 
 

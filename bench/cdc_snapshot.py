@@ -34,7 +34,7 @@ def main() -> None:
         with_jdbc(folder)
         with postgres(rows) as server, PeakMemory() as memory, database() as db:
             cores = db.engine.spark.sparkContext.defaultParallelism
-            create_source(db, server)
+            create_source(db, server.port, server.owner)
             for round in range(1 + ROUNDS):  # the first is to warm up
                 read = seconds(lambda: read_by_jdbc(db, server, rows, f"{folder}/copy", 2 * cores))
                 with Transactions(server, rows, PER_SECOND) as writing:

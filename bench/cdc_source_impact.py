@@ -21,7 +21,7 @@ def main() -> None:
     alone: list[float] = []
     during: list[float] = []
     with postgres(rows) as server, PeakMemory() as memory, database() as db:
-        create_source(db, server)
+        create_source(db, server.port, server.owner)
         snapshot(db)  # to warm up
         db.sql("DROP TABLE items")
         for _ in range(ROUNDS):

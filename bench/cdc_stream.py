@@ -77,7 +77,7 @@ def flood(server: Postgres, rows: int) -> int:
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
     with postgres(rows) as server, PeakMemory() as memory, database() as db:
-        create_source(db, server)
+        create_source(db, server.port, server.owner)
         db.sql("CREATE TABLE items (*) FROM pg TABLE 'public.items'")
         db.sql("WAIT items")
         with Transactions(server, rows, PER_SECOND):

@@ -1,4 +1,4 @@
-"""A private PostgreSQL, on a free port of this machine, in a folder that goes away."""
+"""A private PostgreSQL, on a free port of this machine, in a folder that goes away. The demo's, and the tests'."""
 
 from __future__ import annotations
 
@@ -16,45 +16,59 @@ from typing import Any
 
 from headrace.errors import EnvironmentProblem
 
-PATIENCE = 60.0
+PATIENCE = 180.0
+ATTEMPTS = 3
+"""Somebody else may take a port between finding it and starting there."""
+
 SETTINGS = {"listen_addresses": "127.0.0.1", "wal_level": "logical", "shared_buffers": "128MB", "max_wal_size": "2GB"}
 
 
-def programs() -> Path:
+def binaries() -> Path | None:
     """Where the newest server that is installed has its programs."""
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     places = glob.glob("/usr/lib/postgresql/*/bin/initdb") + glob.glob("/usr/pgsql-*/bin/initdb")
-    if not places:
-        raise EnvironmentProblem(
-            "PostgreSQL's server is not installed", hint="install it, e.g. `apt install postgresql`, and try again"
-        )
-    return Path(max(places, key=lambda path: int("".join(filter(str.isdigit, path))))).parent
+    return Path(max(places, key=lambda path: int("".join(filter(str.isdigit, path))))).parent if places else None
 
 
 class PrivateServer:
-    def __init__(self, folder: Path):
-        self._programs = programs()
+    def __init__(self, folder: Path, *, password: str | None = None, settings: dict[str, str] | None = None):
+        programs = binaries()
+        if programs is None:
+            raise EnvironmentProblem(
+                "PostgreSQL's server is not installed", hint="install it, e.g. `apt install postgresql`, and try again"
+            )
+        self._programs = programs
         self.folder = folder
-        folder.mkdir()
+        self.password = password or secrets.token_urlsafe(12)
         # The server refuses to run as root.
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
         self.owner = "postgres" if self._as else getpass.getuser()
-        self.password = secrets.token_urlsafe(12)
+        self._process: subprocess.Popen | None = None
+        self._settings = SETTINGS | (settings or {}) | {"unix_socket_directories": str(folder)}
+        folder.mkdir(exist_ok=True)
+        self._hand_over(folder)
         password_file = folder / "password"
         password_file.write_text(self.password)
-        if self._as:
-            for path in (folder, password_file):
-                shutil.chown(path, "postgres", "postgres")
-        self._process: subprocess.Popen | None = None
+        self._hand_over(password_file)
         self._call(
             "initdb", "-D", f"{folder}/data", "-U", self.owner, "--pwfile", str(password_file), "-A", "scram-sha-256",
-            "--no-sync", "-E", "UTF8", "--locale", "C",
+            "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8",
         )  # fmt: skip
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._start()
+        for attempt in range(1, ATTEMPTS + 1):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            try:
+                self.start()
+                return
+            except EnvironmentProblem:
+                if attempt == ATTEMPTS:
+                    raise
+
+    def _hand_over(self, path: Path) -> None:
+        if self._as:
+            shutil.chown(path, "postgres", "postgres")
 
     def _call(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -63,13 +77,13 @@ class PrivateServer:
         if done.returncode:
             raise EnvironmentProblem(f"{program} failed: {(done.stderr or done.stdout).strip()[-500:]}")
 
-    def _start(self) -> None:
-        settings = SETTINGS | {"port": str(self.port), "unix_socket_directories": str(self.folder)}
+    def start(self) -> None:
         log = self.folder / "log"
-        with log.open("wb") as written:
+        options = {"port": str(self.port)} | self._settings
+        with log.open("ab") as written:
             self._process = subprocess.Popen(
                 [self._programs / "postgres", "-D", f"{self.folder}/data",
-                 *(f"--{name}={value}" for name, value in settings.items())],
+                 *(f"--{name}={value}" for name, value in options.items())],
                 cwd=self.folder, stdout=written, stderr=written, **self._as,
             )  # fmt: skip
         deadline = time.monotonic() + PATIENCE
@@ -82,20 +96,27 @@ class PrivateServer:
                     raise EnvironmentProblem(f"PostgreSQL did not start: {log.read_text()[-500:]}") from None
                 time.sleep(0.05)
 
-    def connect(self) -> Any:
-        return connect(self.port, self.owner, self.password)
-
-    def stop(self) -> None:
+    def stop(self, *, immediate: bool = False) -> None:
         if self._process is not None:
-            with contextlib.suppress(EnvironmentProblem):
-                self._call("pg_ctl", "-D", f"{self.folder}/data", "stop", "-w", "-m", "immediate")
+            self._call("pg_ctl", "-D", f"{self.folder}/data", "stop", "-w", "-m", "immediate" if immediate else "fast")
             self._process.wait()
             self._process = None
 
+    def remove(self) -> None:
+        with contextlib.suppress(EnvironmentProblem):
+            self.stop(immediate=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-def connect(port: int, user: str, password: str) -> Any:
+    def connect(self, database: str = "postgres", **how: Any) -> Any:
+        return connect(self.port, self.owner, self.password, database, **how)
+
+
+def connect(port: int, user: str, password: str, database: str = "postgres", **how: Any) -> Any:
     import psycopg2
 
-    connection = psycopg2.connect(host="127.0.0.1", port=port, user=user, password=password, dbname="postgres")
-    connection.autocommit = True
+    connection = psycopg2.connect(
+        host="127.0.0.1", port=port, user=user, password=password, dbname=database, connect_timeout=10, **how
+    )
+    if not how:  # a connection of replication has no transactions
+        connection.autocommit = True
     return connection

@@ -50,7 +50,6 @@ def run(*, rows: int, keep: bool = False, console: Console | None = None) -> int
     finally:
         story.end()
         shutil.rmtree(scratch if keep else folder, ignore_errors=True)
-        shutil.rmtree(folder / "postgres", ignore_errors=True)
 
 
 class Story:
@@ -192,4 +191,4 @@ class Story:
         if self._writers is not None:
             self._writers.stop()
         if self._server is not None:
-            self._server.stop()
+            self._server.remove()
