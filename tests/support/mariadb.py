@@ -32,12 +32,15 @@ class MariaDb:
         self.folder = tempfile.mkdtemp(prefix="headrace-mdb-", dir="/tmp")
         if self._user:
             shutil.chown(self.folder, "mysql", "mysql")
+        # Those of root's temporary files that it inherits would not be its own to write.
+        self._environment = os.environ | {"TMPDIR": self.folder}
         subprocess.run(
             [
                 install, "--no-defaults", f"--datadir={self.folder}/data", "--auth-root-authentication-method=normal",
                 "--skip-test-db", "--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0",
             ],
-            check=True, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._user,
+            check=True, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self._environment,
+            **self._user,
         )  # fmt: skip
         self._settings = {
             "log-bin": "mysql-bin", "server-id": "1", "binlog-format": "ROW", "binlog-row-metadata": "FULL",
@@ -70,7 +73,7 @@ class MariaDb:
                     self._server, "--no-defaults", f"--datadir={self.folder}/data", f"--port={self.port}",
                     f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid", "--skip-name-resolve", *options,
                 ],
-                cwd=self.folder, stdout=written, stderr=written, **self._user,
+                cwd=self.folder, stdout=written, stderr=written, env=self._environment, **self._user,
             )  # fmt: skip
         deadline = time.monotonic() + 180
         while True:
