@@ -375,6 +375,8 @@ class Backfills:
 
     def _failure(self, job: Job, error: BaseException) -> HeadraceError | None:
         """The reason to give the job up, if there is one."""
+        if self._stopping:
+            return None  # what was being read was cut off
         if java_has_ended():
             self.engine_stopped(spark_gone())  # it goes on when the warehouse is opened again
             return None

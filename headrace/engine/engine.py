@@ -50,17 +50,18 @@ _open_engines: set[Engine] = set()
 """Those that nobody has closed."""
 
 
-def _abandon_all() -> None:
-    """The program ends and has not closed its warehouses. Python takes no more work for thread pools then: an engine
-    that went on would take that for a fault of what it was filling, and give it up."""
+def _end_background_work() -> None:
+    """The program's main thread is over and has not closed its warehouses. Python takes no more work for thread pools
+    then: a job that went on would take that for a fault of what it was filling, and give it up. Other threads of the
+    program may go on to write and to read."""
     for engine in list(_open_engines):
         with contextlib.suppress(Exception):
-            engine.abandon_at_exit()
+            engine.end_background_work()
 
 
 # Functions of atexit are called when thread pools are closed already. Those of threading are called before, the last
 # one first; the one that closes thread pools is there since they were imported.
-getattr(threading, "_register_atexit", atexit.register)(_abandon_all)
+getattr(threading, "_register_atexit", atexit.register)(_end_background_work)
 
 
 class Engine:
@@ -220,10 +221,7 @@ class Engine:
     def close(self) -> None:
         _open_engines.discard(self)
         try:
-            self.sources.stop()
-            self.source_jobs.stop()
-            self.maintenance.stop()
-            self.backfills.stop()
+            self._stop_background_work()
             self.coordinator.close()
         finally:
             self._lock.release()
@@ -231,16 +229,20 @@ class Engine:
     def abandon(self) -> None:
         """Lets go of the warehouse as a crash would: nothing is committed, nothing cleaned up."""
         _open_engines.discard(self)
+        self._stop_background_work()
+        self.coordinator.abandon()
+        self._lock.release()
+
+    def end_background_work(self) -> None:
+        """Nothing is filled, followed or merged any more; what is asked for still is done."""
+        if self._process == os.getpid():  # a process that was forked off has none of its threads
+            self._stop_background_work()
+
+    def _stop_background_work(self) -> None:
         self.sources.stop()
         self.source_jobs.stop()
         self.maintenance.stop()
         self.backfills.stop()
-        self.coordinator.abandon()
-        self._lock.release()
-
-    def abandon_at_exit(self) -> None:
-        if self._process == os.getpid():  # a process that was forked off has none of its threads
-            self.abandon()
 
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""

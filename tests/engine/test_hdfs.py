@@ -76,7 +76,8 @@ def test_everything_works_and_survives_a_crash(spark, open_database, warehouse):
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, note VARCHAR)")
     db.sql("CREATE MATERIALIZED VIEW even AS SELECT id, v FROM t WHERE v % 2 = 0")
     db.sql("INSERT INTO t SELECT g, g, 'note ' || g FROM generate_series(1, 60000) AS s(g)")
-    epoch = db.sql("FLUSH") and db.engine.committed.epoch
+    db.sql("FLUSH")
+    epoch = db.engine.committed.epoch
     db.sql("INSERT INTO t VALUES (1, 2, 'b'), (60001, 4, 'c')")
     db.sql("UPDATE t SET v = v + 1 WHERE id = 2")
     db.sql("DELETE FROM t WHERE id BETWEEN 1000 AND 5999")
