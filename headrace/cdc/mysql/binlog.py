@@ -170,19 +170,8 @@ def query(head: Header, body: bytes) -> Query:
 
 _NO_BACKSLASH_ESCAPES = 1 << 20
 _UTF8 = {
-    33,
-    45,
-    46,
-    83,
-    *range(192, 248),
-    *range(576, 640),
-    1057,
-    1069,
-    1070,
-    1107,
-    *range(1216, 1272),
-    *range(2048, 2560),
-}
+    33, 45, 46, 83, *range(192, 248), *range(576, 640), 1057, 1069, 1070, 1107, *range(1216, 1272), *range(2048, 2560),
+}  # fmt: skip
 """Collations of UTF-8, by number"""
 _STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8}
 

@@ -90,8 +90,11 @@ def transaction(chance: random.Random) -> list[str]:
 class Writer:
     """Random transactions, one after the other, until it is told to stop."""
 
-    def __init__(self, mariadb: MariaDb, seed: int):
+    def __init__(self, mariadb: MariaDb, seed: int, pause: float = 0.01):
+        """With a pause it is a load, not a flood: others work on this machine, too."""
         self._connection = mariadb.connect()
+        self._pause = pause
+        self._between = threading.Lock()
         self._stop = threading.Event()
         self._chance = random.Random(seed)
         self.done = 0
@@ -101,10 +104,15 @@ class Writer:
     def _run(self) -> None:
         cursor = self._connection.cursor()
         while not self._stop.is_set():
-            for statement in transaction(self._chance):
-                cursor.execute(statement)
+            with self._between:
+                for statement in transaction(self._chance):
+                    cursor.execute(statement)
             self.done += 1
-            self._stop.wait(0.01)  # a load, not a flood: others work on this machine, too
+            self._stop.wait(self._pause)
+
+    def held(self) -> threading.Lock:
+        """``with`` it, nothing is written."""
+        return self._between
 
     def stop(self) -> None:
         self._stop.set()
