@@ -97,8 +97,9 @@ def test_keys_of_any_type_in_splits_of_one_row(db, mariadb, source):
         )
     for number in range(len(KEYS)):
         wanted = f"backfill.num_rows_per_split = 1, backfill.parallelism = {1 + number % 3}"
-        db.sql(f"CREATE TABLE k{number} (*) FROM my TABLE 'k{number}' WITH ({wanted})")
-        value = list(KEYS.values())[number]
+        kind, value = list(KEYS.items())[number]
+        columns = "k VARCHAR, n INT, v INT" if kind.startswith("TIME(") else "*"
+        db.sql(f"CREATE TABLE k{number} ({columns}) FROM my TABLE 'k{number}' WITH ({wanted})")
         mariadb.run(
             f"UPDATE k{number} SET v = v + 100 WHERE v % 3 = 0", f"DELETE FROM k{number} WHERE v = 2",
             f"UPDATE k{number} SET n = 2 WHERE v = 5",
