@@ -24,13 +24,13 @@ BUFFER_BYTES = 64 << 20
 RETRY_SECONDS = (0.2, 0.5, 1, 2, 5, 10, 30)
 
 
-def after_failure(failures: int, lasted: float) -> tuple[int, float]:
-    """How many in a row it is now, and how long to wait. One after a minute of work is the first.
+def after_failure(failures: int, lasted: float, *, got_on: bool = False) -> tuple[int, float]:
+    """How many in a row it is now, and how long to wait. One after a minute, or after some of the log, is the first.
 
-    >>> after_failure(0, 1), after_failure(6, 2), after_failure(6, 61)
-    ((1, 0.2), (7, 30), (1, 0.2))
+    >>> after_failure(0, 1), after_failure(6, 2), after_failure(6, 61), after_failure(6, 2, got_on=True)
+    ((1, 0.2), (7, 30), (1, 0.2), (1, 0.2))
     """
-    failures = 1 if lasted > 60 else failures + 1
+    failures = 1 if lasted > 60 or got_on else failures + 1
     return failures, RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]
 
 
@@ -153,7 +153,7 @@ class LogFeed:
     def _run(self) -> None:
         failures = 0
         while not self._stopping:
-            began = time.monotonic()
+            began, taken = time.monotonic(), self._taken
             try:
                 self._stream()
             except HeadraceError as error:
@@ -163,7 +163,8 @@ class LogFeed:
                 self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
             if self._stopping:
                 return
-            failures, patience = after_failure(failures, time.monotonic() - began)
+            got_on = self._taken != taken  # who only connects, and is then refused, has not
+            failures, patience = after_failure(failures, time.monotonic() - began, got_on=got_on)
             log.warning("the log of %s cannot be read, next attempt in %s s: %s", self._name, patience, self.error)
             self._on_news()
             with self._lock:

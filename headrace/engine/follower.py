@@ -225,7 +225,9 @@ class Follower:
                 intakes, steps = self._decided(pieces, rereads, stopped)
             except Grown as grown:
                 grown.table.reader = None
-                if grown.piece:
+                if grown.inside:
+                    grown.table.by_reading = True
+                elif grown.piece:
                     pieces = pieces[: grown.piece]  # first what was before
                 else:
                     self._grow(grown.table)

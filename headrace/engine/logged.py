@@ -28,9 +28,10 @@ Step = dict[int, Any]
 class Grown(Exception):
     """The log has come to where a table has more columns."""
 
-    def __init__(self, table: Followed, piece: int):
+    def __init__(self, table: Followed, piece: int, *, inside: bool):
         super().__init__()
-        self.table, self.piece = table, piece
+        self.table, self.piece, self.inside = table, piece, inside
+        """Whether that is inside a transaction, which has rows of before, too"""
 
 
 def arrived(
@@ -58,7 +59,8 @@ def arrived(
                     intakes[id] = table.intake.stopped(told(error))
                 else:
                     if table.adds and may_grow(table):
-                        raise Grown(table, number)
+                        inside = any(transaction == piece.xid for transaction, _ in found.get(id, ()))
+                        raise Grown(table, number, inside=inside)
                     found.setdefault(id, []).extend((piece.xid, change) for change in changes)
     return found
 
