@@ -36,7 +36,7 @@ from headrace.state.writer import NO_RELATION, REPORT_SCHEMA, RunFileWriter, rep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEP_ROWS = 1 << 16
+STEP_ROWS = 1 << 15
 """Stored rows that a task holds at a time, as they are in the bounds of row groups."""
 
 TASK_ROWS = 1 << 19

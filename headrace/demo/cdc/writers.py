@@ -12,7 +12,7 @@ from headrace.demo.cdc.server import PrivateServer
 WRITERS, PER_SECOND = 3, 100
 TABLE = "CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, amount numeric(10,2), placed timestamptz)"
 HISTORY = """
-    INSERT INTO orders SELECT g, 'customer ' || g % 5003, (g * 7919 % 100003) / 100.0,
+    INSERT INTO orders SELECT g, 'customer ' || g % 5003, (g::bigint * 7919 % 100003) / 100.0,
     timestamptz '2026-01-01 00:00:00Z' + g * interval '1 second' FROM generate_series(1, {rows}) AS g
 """
 
