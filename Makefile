@@ -59,7 +59,7 @@ services: ## Install the servers and clients that the tests use, where that is p
 
 .PHONY: unit
 unit: $(STAMP) ## Run the tests that need no JVM (a minute at most)
-	@$(PY) -m pytest headrace tests/unit tests/backfill $(ARGS)
+	@$(PY) -m pytest headrace tests/unit tests/backfill tests/sources $(ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting

@@ -271,7 +271,7 @@ def narrow(query: exp.Expression, catalog: Catalog, indexes: Callable[[Relation]
         for table in _filtered_tables(select):
             relation = catalog.find(table.name)
             where = select.args["where"].this
-            if relation is None or not (found := conditions(where, relation, table.alias)):
+            if relation is None or not relation.stored or not (found := conditions(where, relation, table.alias)):
                 continue
             needed = {column.name for column in select.find_all(exp.Column) if column.table == table.alias}
             access = choose(relation, found, needed=needed, indexes=indexes(relation))

@@ -25,7 +25,7 @@ def proxy(server) -> Iterator[Proxy]:
 
 
 def source_state(db) -> tuple[str, str | None]:
-    ((_, _, state, _, _, error),) = db.sql("SHOW SOURCES").rows()
+    ((_, _, state, _, _, error, *_),) = db.sql("SHOW SOURCES").rows()
     return state, error
 
 
