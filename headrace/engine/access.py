@@ -283,6 +283,16 @@ def narrow(query: exp.Expression, catalog: Catalog, indexes: Callable[[Relation]
     return Narrowed(expression=tree, parts=parts, whole=tuple(name for name in mentioned if name not in parts))
 
 
+def demands(query: exp.Expression, relation: Relation) -> dict[str, Condition]:
+    """What a bound query demands of all rows of a relation that it reads; nothing, if it reads the relation twice."""
+    mentions = [each for each in query.find_all(exp.Table) if each.db == SCHEMA and each.name == relation.name]
+    for select in query.find_all(exp.Select):
+        for table in _filtered_tables(select):
+            if len(mentions) == 1 and table is mentions[0]:
+                return conditions(select.args["where"].this, relation, table.alias)
+    return {}
+
+
 def _filtered_tables(select: exp.Select) -> list[exp.Table]:
     """The stored relations in FROM whose rows reach WHERE as they are, or not at all."""
     source = select.args.get("from_")

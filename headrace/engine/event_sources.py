@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
 from headrace.engine import secrets
 from headrace.engine.coordinator import Mutate
+from headrace.engine.event_tables import TableReader, adding
 from headrace.engine.feeds import (
     StreamState,
     ViewState,
@@ -28,6 +29,7 @@ from headrace.engine.feeds import (
     log_segments,
     sources_of,
     stream_state,
+    table_stream,
     view_state,
     with_log,
     with_stream,
@@ -49,6 +51,7 @@ from headrace.sources.connector import Feed, Outside
 from headrace.sources.connectors import CONNECTORS
 from headrace.sources.definition import DEAD_LETTER, PK, Definition
 from headrace.sources.handover import Extent, Handover, Range, Stream
+from headrace.sources.pushdown import Demand, narrowed
 from headrace.sql import statements as ast
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
@@ -69,6 +72,7 @@ class EventSources:
     def __init__(self, engine: Engine):
         self._engine = engine
         self._readers: dict[int, SourceReader] = {}
+        self._tables: dict[int, TableReader] = {}
         self.broken: dict[int, str] = {}
         self._lock = threading.Lock()
 
@@ -77,10 +81,14 @@ class EventSources:
         for relation in state.catalog.of_kind(SOURCE):
             if (known := stream_state(state, relation.id)) is not None:
                 self._read(relation, known)
+        for relation in state.catalog.of_kind(TABLE):
+            if (known := table_stream(state, relation.id)) is not None:
+                self._read_table(relation, known)
 
     def stop(self) -> None:
         with self._lock:
-            readers, self._readers = list(self._readers.values()), {}
+            readers = [*self._readers.values(), *self._tables.values()]
+            self._readers, self._tables = {}, {}
         for reader in readers:
             reader.stop()
 
@@ -108,6 +116,18 @@ class EventSources:
             self._readers[relation.id] = reader
         reader.start()
 
+    def _read_table(self, relation: Relation, known: StreamState) -> None:
+        try:
+            feed = self._feed(relation.id, known)
+        except HeadraceError as error:
+            self.broken[relation.id] = error.message
+            log.error('table "%s" cannot be read: %s', relation.name, error.message)
+            return
+        reader = TableReader(self._engine, relation, feed)
+        with self._lock:
+            self._tables[relation.id] = reader
+        reader.start()
+
     def _feed(self, id: int, known: StreamState) -> Feed:
         connector = CONNECTORS[known.definition.connector]
         return connector.feed(known.definition, known.resolved, self._outside(known.secrets, id))
@@ -127,6 +147,30 @@ class EventSources:
     # --- CREATE SOURCE -----------------------------------------------------------------------------------------
 
     def create(self, statement: ast.CreateSource) -> str | None:
+        found = self._described(statement)
+        if isinstance(found, str):
+            return found
+        relation = self._engine.coordinator.mutate(_adding(statement, found), statement.name)
+        self._read(relation, found)
+        return None
+
+    def create_table(self, statement: ast.CreateTableOfEvents) -> str | None:
+        found = self._described(statement)
+        if isinstance(found, str):
+            return found
+        if found.definition.on_bad == DEAD_LETTER:
+            raise Unsupported("bad.records = 'dead_letter' is not supported for tables yet", hint="use 'skip'")
+        feed = self._feed(0, found)
+        try:
+            extents = feed.extents(fresh=True)
+        finally:
+            feed.close()
+        relation = self._engine.coordinator.mutate(adding(statement, found, extents), statement.name)
+        self._read_table(relation, found)
+        return None
+
+    def _described(self, statement: ast.CreateSource) -> StreamState | str:
+        """What the statement asks for, or why there is nothing to be done."""
         existing = self._engine.committed.catalog.find(statement.name)
         if existing is not None:
             if statement.if_not_exists:
@@ -142,12 +186,9 @@ class EventSources:
         connector = CONNECTORS[definition.connector]
         connector.check(definition)
         resolved = connector.resolve(definition, self._outside(dict(statement.secrets)))
-        known = StreamState(
+        return StreamState(
             definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
         )
-        relation = self._engine.coordinator.mutate(_adding(statement, known), statement.name)
-        self._read(relation, known)
-        return None
 
     def before_drop(self, relation: Relation) -> None:
         with self._lock:
@@ -159,6 +200,10 @@ class EventSources:
     def dropped(self, before: Manifest) -> None:
         """The logs of sources that are gone need not be kept; a source that was not dropped in the end is read on."""
         now = self._engine.committed
+        with self._lock:
+            gone = [self._tables.pop(id) for id in [*self._tables] if id not in now.catalog.relations]
+        for reader in gone:
+            reader.stop()
         for relation in before.catalog.of_kind(SOURCE):
             if not is_event_source(before, relation.id):
                 continue
@@ -225,8 +270,10 @@ class EventSources:
 
     # --- batch -------------------------------------------------------------------------------------------------
 
-    def frame(self, relation: Relation) -> DataFrame:
-        """What there is now, from where the source was created to begin."""
+    def frame(
+        self, relation: Relation, demands: Mapping[str, Demand] | None = None, notes: list[str] | None = None
+    ) -> DataFrame:
+        """What there is now, from where the source was created to begin; of that, what a query may want."""
         reader, state = self._required(relation), self._engine.committed
         known = stream_state(state, relation.id)
         assert known is not None
@@ -234,6 +281,12 @@ class EventSources:
             Range(split, max(extent.begin, known.starts.get(split, 0)), extent.end)
             for split, extent in sorted(reader.extents().items())
         ]
+        if demands:
+            wanted = narrowed(reader.feed, ranges, demands)
+            if notes is not None and wanted != ranges:
+                kept, all = (sum(each.size for each in some) for some in (wanted, ranges))
+                notes.append(f'reads {kept} of {all} offsets of source "{relation.name}"')
+            ranges = wanted
         return self._scan(reader, relation, ranges)
 
     def covered(self, state: Manifest, source: Relation, view: Relation) -> DataFrame:
@@ -262,12 +315,27 @@ class EventSources:
         wanted = [each for each in ranges if each.size > 0]
         return scan_source(self._engine.spark, self._engine.storage, reader.feed, relation, wanted)
 
+    def table_status(self) -> list[dict[str, Any]]:
+        """Of tables that events change."""
+        state, found = self._engine.committed, []
+        for relation in state.catalog.of_kind(TABLE):
+            if (known := table_stream(state, relation.id)) is not None:
+                reader = self._tables.get(relation.id)
+                found.append(self._described_status(relation, known, reader))
+        return found
+
     # --- looking -----------------------------------------------------------------------------------------------
 
     def status(self, relation: Relation) -> dict[str, Any]:
         known = stream_state(self._engine.committed, relation.id)
         assert known is not None
         reader = self._readers.get(relation.id)
+        found = self._described_status(relation, known, reader)
+        return found | {"rows_per_second": None if reader is None else reader.rows_per_second}
+
+    def _described_status(
+        self, relation: Relation, known: StreamState, reader: SourceReader | TableReader | None
+    ) -> dict[str, Any]:
         error = self.broken.get(relation.id) if reader is None else reader.error and reader.error.message
         running = "idle" if known.stream is None else "running"
         return {
@@ -275,8 +343,7 @@ class EventSources:
             "state": "failed" if reader is None else "retrying" if error else running,
             "lag_bytes": None, "lag_seconds": None, "error": error,
             "lag_rows": reader.lag_rows if reader is not None and known.stream is not None else None,
-            "rows_per_second": None if reader is None else reader.rows_per_second,
-            "skipped": known.skipped, "lost": known.lost,
+            "rows_per_second": None, "skipped": known.skipped, "lost": known.lost,
         }  # fmt: skip
 
 

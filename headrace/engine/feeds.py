@@ -2,6 +2,7 @@
 
 source:<id>         where its views begin, how far its shared reader is, what was skipped and lost
 source_log:<id>     the segments of the log that a connector keeps in the warehouse
+source_table:<id>   of a table whose rows events change: the same as of a source
 source_view:<id>    of a view that is being filled: what it has still to read for itself
 """
 
@@ -20,8 +21,8 @@ from headrace.sql.statements import Include
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType
 
-STREAM_KEY, LOG_KEY, VIEW_KEY = "source:", "source_log:", "source_view:"
-KEYS = (STREAM_KEY, LOG_KEY, VIEW_KEY)
+STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY = "source:", "source_log:", "source_view:", "source_table:"
+KEYS = (STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +124,16 @@ def _definition_json(definition: Definition) -> dict[str, Any]:
 
 
 def _definition(data: Mapping[str, Any]) -> Definition:
-    pairs = {name: tuple((key, value) for key, value in data[name]) for name in ("options", "encode_options")}
+    pairs: dict[str, Any] = {
+        name: tuple((key, value) for key, value in data[name]) for name in ("options", "encode_options")
+    }
     return Definition(
         **{
             **data,
             **pairs,
             "columns": tuple((name, SqlType.from_json(kind)) for name, kind in data["columns"]),
             "include": tuple(Include(**each) for each in data["include"]),
+            "key": tuple(data["key"]),
         }
     )
 
@@ -141,6 +145,15 @@ def stream_state(state: Manifest, id: int) -> StreamState | None:
 
 def with_stream(state: Manifest, id: int, stream: StreamState) -> Manifest:
     return dataclasses.replace(state, offsets=state.offsets | {f"{STREAM_KEY}{id}": stream.to_json()})
+
+
+def table_stream(state: Manifest, id: int) -> StreamState | None:
+    data = state.offsets.get(f"{TABLE_KEY}{id}")
+    return None if data is None else StreamState.from_json(data)
+
+
+def with_table_stream(state: Manifest, id: int, stream: StreamState) -> Manifest:
+    return dataclasses.replace(state, offsets=state.offsets | {f"{TABLE_KEY}{id}": stream.to_json()})
 
 
 def is_event_source(state: Manifest, id: int) -> bool:

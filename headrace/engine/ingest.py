@@ -21,6 +21,7 @@ from headrace.catalog import Catalog, Relation
 from headrace.engine.direct import in_stored_schema
 from headrace.engine.fills import View
 from headrace.engine.plans import plan_of, vectors_of
+from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors
 from headrace.errors import HeadraceError
 from headrace.failpoints import failpoint
@@ -35,7 +36,6 @@ from headrace.state.prepared import giving_way, run_tasks
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, RunFile
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
-from headrace.state.vnode import vnodes_of
 from headrace.state.writer import REPORT_SCHEMA, Output, RunFileWriter, WriteDelta, written_files
 from headrace.types import quote_spark
 
@@ -110,32 +110,12 @@ class IngestRange:
     def _read(self, task: Any, report: Report) -> pa.Table:
         tables = [self.source.row_schema.empty_table()]
         for decoded in self.reader.read(task):
-            self._judge(decoded, report)
+            judge(self.on_bad, decoded, report)
             report.lost += decoded.lost
             tables.append(decoded.rows.select(self.source.names))
         rows = pa.concat_tables(tables).combine_chunks()
         report.rows = rows.num_rows
-        return with_vnodes(self.source, rows)
-
-    def _judge(self, decoded: Decoded, report: Report) -> None:
-        if not decoded.bad:
-            return
-        if self.on_bad == FAIL:
-            first = decoded.bad[0]
-            raise BadEvent(
-                f"the event at offset {first.offset} of partition {first.split} cannot be read: {first.reason}",
-                hint="bad.records = 'skip' or 'dead_letter', when the source is created, leaves such events out",
-                sqlstate="22P02",
-            )
-        report.bad_count += len(decoded.bad)
-        if self.on_bad == DEAD_LETTER:
-            report.bad += decoded.bad
-            if len(report.bad) > MOST_BAD:
-                raise BadEvent(
-                    f"more than {MOST_BAD} events at once cannot be read, the last one because {report.bad[-1].reason}",
-                    hint="are the columns and the encoding of the source right?",
-                    sqlstate="22P02",
-                )
+        return with_vnode(self.source, rows)
 
     def _write(self, rows: pa.Table, report: Report) -> None:
         rows = rows.take(pa.array(by_vnode(rows)))
@@ -165,14 +145,31 @@ class IngestRange:
         return RunFile(path=path, rows=stored.num_rows, bytes=size, low=low, high=high, groups=1, retractions=0)
 
 
+def judge(on_bad: str, decoded: Decoded, report: Report) -> None:
+    """Events that cannot be read: an error, or counted, and perhaps kept."""
+    if not decoded.bad:
+        return
+    if on_bad == FAIL:
+        first = decoded.bad[0]
+        raise BadEvent(
+            f"the event at offset {first.offset} of partition {first.split} cannot be read: {first.reason}",
+            hint="bad.records = 'skip' or 'dead_letter', when the source is created, leaves such events out",
+            sqlstate="22P02",
+        )
+    report.bad_count += len(decoded.bad)
+    if on_bad == DEAD_LETTER:
+        report.bad += decoded.bad
+        if len(report.bad) > MOST_BAD:
+            raise BadEvent(
+                f"more than {MOST_BAD} events at once cannot be read, the last one because {report.bad[-1].reason}",
+                hint="are the columns and the encoding of the source right?",
+                sqlstate="22P02",
+            )
+
+
 def _written_schema(view: View) -> pa.Schema:
     left = [each for each in view.layout.stored_schema if each.name not in LEFT_OUT]
     return pa.schema(left)
-
-
-def with_vnodes(layout: Layout, rows: pa.Table) -> pa.Table:
-    kinds = [layout.types[name] for name in layout.distribution]
-    return rows.append_column(VNODE, pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16()))
 
 
 def by_vnode(rows: pa.Table) -> np.ndarray:
@@ -268,7 +265,7 @@ class ScanRange:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 for decoded in self.ingest.reader.read(pickle.loads(packed)):
-                    self.ingest._judge(decoded, Report())
+                    judge(self.ingest.on_bad, decoded, Report())
                     yield from decoded.rows.select(names).combine_chunks().to_batches()
 
 

@@ -207,6 +207,10 @@ class SourceReader:
         self._launch(extents)
         return took or landed
 
+    def _confirm(self) -> None:
+        with self._asking:
+            self.feed.confirm()
+
     def _mutate(self, apply: Callable[[Manifest, int], tuple[Manifest, Any]]) -> Any:
         return self._engine.coordinator.mutate(apply, f"reading {self.name}")
 
@@ -261,6 +265,7 @@ class SourceReader:
             self._ingestion.judged_by_spark(report.spark_must_judge)
             return True
         try:
+            self._confirm()
             ids = {view.id for view in views} if fused is not None else None
             moved = self._mutate(self._taking(source, known.stream, ranges, report, ids))
         except OutOfPlace:
@@ -401,6 +406,7 @@ class SourceReader:
             reading, filling.reading = filling.reading, None
             try:
                 files, report = reading.result()
+                self._confirm()
             except Exception as error:
                 self._not_read(id, filling, error)
                 continue

@@ -275,7 +275,7 @@ class Sources:
                     "rows_per_second": None, "skipped": None, "lost": None,
                 }
             )  # fmt: skip
-        return found
+        return [*found, *self._engine.event_sources.table_status()]
 
 
 # --- options ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -93,6 +94,14 @@ class Feed:
         """The ranges in pieces of bounded size, for executors; each is given to :meth:`Reader.read`."""
         size = -(-sum(each.size for each in ranges) // max(1, parallelism))
         return list(pieces(ranges, max(1, min(size, TASK_OFFSETS))))
+
+    def since(self, moment: datetime) -> dict[int, int] | None:
+        """By split, an offset before which all events are older; None if nobody can tell."""
+        return None
+
+    def confirm(self) -> None:
+        """Called between reading a range and committing its rows: raises if what was read may be of something else
+        than what there was before."""
 
     def committed(self, next: Mapping[int, int]) -> None:
         """The stream's position is durable."""

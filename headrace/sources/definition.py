@@ -61,6 +61,8 @@ class Definition:
     encode: str | None = None
     encode_options: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    key: tuple[str, ...] = ()
+    """Of a table whose rows events change"""
 
     @staticmethod
     def of(statement: CreateSource) -> Definition:
@@ -73,6 +75,7 @@ class Definition:
             encode=statement.encode,
             encode_options=statement.encode_options,
             options=statement.options,
+            key=getattr(statement, "pk", ()),
         )
         check_column_names([name for name, _ in found.shown])
         one_of(found.option, BAD_RECORDS, (FAIL, SKIP, DEAD_LETTER))

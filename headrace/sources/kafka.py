@@ -9,17 +9,20 @@ waited for.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
-from headrace.errors import EnvironmentProblem, InvalidParameterValue
+from headrace.errors import EnvironmentProblem, InvalidDefinition, InvalidParameterValue
 from headrace.sources import decoding
+from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
@@ -62,7 +65,10 @@ def check(definition: Definition) -> None:
     options = definition.option
     definition.check_options({TOPIC, SERVERS, MODE, MILLIS, GROUP}, ("properties.",))
     definition.check_include(("partition", "offset", "timestamp", "key", "header", "headers", "payload"))
-    decoding.check(definition, ("json", "csv", "bytes"))
+    if definition.format == "plain":
+        decoding.check(definition, ("json", "csv", "bytes"))
+    elif definition.encode != "json" or definition.encode_options:
+        raise InvalidDefinition(f"FORMAT {definition.format.upper()} is ENCODE JSON, without options")
     for name in (TOPIC, SERVERS):
         if not options.get(name):
             raise InvalidParameterValue(f'option "{name}" is missing')
@@ -209,6 +215,37 @@ _INCLUDED: dict[str, Callable[[Sequence[Any], str | None], list[Any]]] = {
 # --- asking, by the driver ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class ChangesReader(TopicReader):
+    """For tables: rows have the table's columns and DELETED."""
+
+    key: tuple[str, ...]
+
+    def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
+        changes = Changes(definition=self.definition, key=self.key)
+        rows, gone, good, bad = [], [], [], []
+        for message in messages:
+            try:
+                found = changes.of(message.key(), message.value())
+            except decoding.NotThis as reason:
+                record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
+                bad.append(record)
+                continue
+            if found is not None:
+                rows.append(found[0])
+                gone.append(found[1])
+                good.append(message)
+        columns = {
+            name: pa.array([row[at] for row in rows], kind.arrow)
+            for at, (name, kind) in enumerate(self.definition.columns)
+        }
+        schema = self.definition.schema
+        for each in self.definition.include:
+            columns[each.name] = pa.array(_INCLUDED[each.what](good, each.header), schema.field(each.name).type)
+        shown = {name: columns[name] for name, _ in self.definition.shown}
+        return Decoded(rows=pa.table({**shown, DELETED: pa.array(gone, pa.bool_())}), bad=tuple(bad))
+
+
 class Topic:
     """What the driver asks the brokers about a topic."""
 
@@ -292,10 +329,17 @@ class KafkaFeed(Feed):
 
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         if time.monotonic() - self._checked_at > METADATA_SECONDS:
-            if self.topic.id() != self.topic_id:
-                raise _made_anew(self.topic.name)
-            self._checked_at = time.monotonic()
+            self.confirm()
         return self.topic.extents()
+
+    def since(self, moment: datetime) -> dict[int, int] | None:
+        return self.topic.at(math.floor(moment.timestamp() * 1000))
+
+    def confirm(self) -> None:
+        """No two topics have the same id. If it is the same after reading as it was before, nobody came between."""
+        if self.topic.id() != self.topic_id:
+            raise _made_anew(self.topic.name)
+        self._checked_at = time.monotonic()
 
     def committed(self, next: Mapping[int, int]) -> None:
         """For those who watch from outside: nothing is ever read from there."""
@@ -331,12 +375,19 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     config = client_options(definition, outside.secrets)
     return KafkaFeed(
         definition=definition,
-        reader=TopicReader(definition=definition, config=tuple(sorted(config.items()))),
+        reader=_reader(definition, config),
         topic=Topic(definition, config),
         topic_id=resolved.known["topic_id"],
         group=resolved.known["group"],
         config=config,
     )
+
+
+def _reader(definition: Definition, config: Mapping[str, str]) -> TopicReader:
+    given = tuple(sorted(config.items()))
+    if definition.format == "plain":
+        return TopicReader(definition=definition, config=given)
+    return ChangesReader(definition=definition, config=given, key=definition.key)
 
 
 CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)

@@ -216,8 +216,16 @@ def table_options(p: Parser) -> dict[str, Any]:
         elif p._match_text_seq("ON", "CONFLICT"):
             fields["on_conflict"] = _conflict_action(p)
         elif p._match(TokenType.WITH):
-            fields["options"] = with_options(p)
-        elif p._match_texts(("FORMAT", "INCLUDE", "ENGINE")):
+            secrets: list[tuple[str, str]] = []
+            start = p._index
+            fields["options"] = with_options(p, secrets)
+            if secrets and "connector" not in dict(fields["options"]):
+                p._retreat(start)
+                fields["options"] = with_options(p)  # says what is wrong with it
+            fields["secrets"] = tuple(secrets)
+        elif p._match_texts(("FORMAT", "INCLUDE"), advance=False):
+            return fields
+        elif p._match_texts(("ENGINE",)):
             raise Unsupported(f"CREATE TABLE … {p._prev.text.upper()} is not supported yet", position=p._prev.start + 1)
         else:
             return fields

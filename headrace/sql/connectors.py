@@ -20,7 +20,7 @@ from headrace.types import quote_sql
 CONNECTORS = ("postgres-cdc", "mysql-cdc")
 """Databases, whose tables have columns"""
 
-EVENT_CONNECTORS = ("datagen", "file", "kafka")
+EVENT_CONNECTORS = ("datagen", "file", "kafka", "nexmark")
 """Sequences of events, whose columns the source has"""
 
 
@@ -58,7 +58,7 @@ def create_source(p: Parser) -> Unfinished:
     columns_at = p._curr.start + 1 if p._match(TokenType.L_PAREN, advance=False) else None
     if columns_at is not None:
         fields |= _source_columns(p, name)
-    fields["include"] = _included(p)
+    fields["include"] = included(p)
     secrets: list[tuple[str, str]] = []
     if not p._match(TokenType.WITH):
         p.raise_error("expected WITH")
@@ -136,7 +136,7 @@ def _source_columns(p: Parser, name: str) -> dict[str, Any]:
 INCLUDED = ("partition", "offset", "timestamp", "key", "header", "headers", "file", "payload")
 
 
-def _included(p: Parser) -> tuple[s.Include, ...]:
+def included(p: Parser) -> tuple[s.Include, ...]:
     """INCLUDE partition, offset AS o INCLUDE header 'trace' AS t …"""
     found: list[s.Include] = []
     while p._match_text_seq("INCLUDE"):
@@ -177,6 +177,45 @@ def _format(p: Parser) -> dict[str, Any]:
     encode = word(ENCODINGS, "ENCODE")
     options = clauses.with_options(p) if p._match(TokenType.L_PAREN, advance=False) else ()
     return {"format": format, "encode": encode, "encode_options": options}
+
+
+def table_of_events(
+    p: Parser,
+    name: str,
+    definition: clauses.TableDefinition,
+    if_not_exists: bool,
+    fields: dict[str, Any],
+    include: tuple[s.Include, ...],
+    secrets: tuple[tuple[str, str], ...],
+) -> Unfinished:
+    """TABLE name (columns) [INCLUDE …] WITH (connector = …), before FORMAT UPSERT | DEBEZIUM ENCODE JSON"""
+    for unwanted, words in (("append_only", "APPEND ONLY"), ("on_conflict", "ON CONFLICT")):
+        if unwanted in fields:
+            raise Unsupported(f"CREATE TABLE with a connector and {words} is not supported")
+    connector = dict(fields.get("options", ())).get("connector")
+    at = p._curr.start + 1 if p._curr else None
+    described = _format(p) if p._match_text_seq("FORMAT") else {}
+    if connector != "kafka" or described.get("format") not in ("upsert", "debezium"):
+        raise Unsupported(
+            f"CREATE TABLE with connector = '{connector}' is not supported like this",
+            hint="FORMAT UPSERT and DEBEZIUM of connector = 'kafka' make tables; for all else there is CREATE SOURCE",
+            position=at,
+        )
+    if definition.bare_names or definition.star is not None:
+        p.raise_error("expected columns with their types")
+    columns = clauses.finish_columns(definition)
+    for column in columns:
+        if column.default is not None or column.generated is not None:
+            raise Unsupported(f'column "{column.name}" has a default or is generated', hint="its source has the values")
+    if not definition.pk:
+        raise InvalidDefinition(
+            f"FORMAT {described['format'].upper()} needs a primary key",
+            hint="events change the rows that have their key",
+        )
+    return partial(
+        s.CreateTableOfEvents, name=name, columns=columns, pk=definition.pk, if_not_exists=if_not_exists,
+        options=fields["options"], secrets=secrets, include=include, **described,
+    )  # fmt: skip
 
 
 def table_from(

@@ -90,6 +90,13 @@ class CreateSource(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateTableOfEvents(CreateSource):
+    """CREATE TABLE t (…) WITH (connector = 'kafka', …) FORMAT UPSERT ENCODE JSON: events are changes of its rows"""
+
+    pk: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateSecret(Statement):
     """Its text does not hold the value."""
 

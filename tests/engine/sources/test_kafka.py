@@ -57,6 +57,30 @@ def test_startup_modes_are_resolved_when_the_source_is_created(db, broker):
         assert rows(db, f"SELECT o FROM {name}") == [(at,) for at in range(first, 4)]
 
 
+def test_a_query_reads_only_what_it_can_want(db, broker):
+    topic = broker.topic(partitions=2, retention_ms="-1")
+    for partition in (0, 1):
+        broker.send(topic, map(event, range(50)), partition=partition, timestamp=1_000_000_000_000)
+        broker.send(topic, map(event, range(50, 100)), partition=partition, timestamp=1_500_000_000_000)
+    create = source(broker, topic).replace("offset AS o", "offset AS o, timestamp AS ts")
+    db.sql(create)
+
+    def read(where: str) -> tuple[int, str]:
+        """How many rows there are, and how many offsets were read for them."""
+        query = f"SELECT p, o FROM s WHERE {where}"
+        said = [line for (line,) in db.sql(f"EXPLAIN {query}").rows() if line.startswith("reads ")]
+        return len(db.sql(query).rows()), said[0].split()[1] if said else "all"
+
+    assert read("p = 1") == (100, "100")
+    assert read("p = 1 AND o >= 90") == (10, "10")
+    assert read("o BETWEEN 10 AND 12") == (6, "6")
+    assert read("o IN (3, 5)") == (4, "6")
+    assert read("ts >= '2015-01-01'") == (100, "100")
+    assert read("ts < '2015-01-01'") == (100, "all")
+    assert read("p = 1 OR o = 3") == (101, "all")
+    assert db.sql("SELECT count(*) FROM s a JOIN s b ON a.o = b.o WHERE a.p = 0 AND b.p = 1").rows() == [(100,)]
+
+
 def test_latest_on_an_idle_topic_and_empty_partitions_are_complete_at_once(db, broker):
     topic = broker.topic(partitions=4)
     db.sql(source(broker, topic, scan__startup__mode="latest"))
@@ -91,6 +115,7 @@ def test_transactions_aborted_committed_and_left_open(db, broker):
             producer.produce(topic, event(number), partition=0)
             expected += [(0, at)] if commit else []
             at += 1
+        producer.flush()  # or an abort would only forget them
         producer.commit_transaction() if commit else producer.abort_transaction()
         at += 1  # the mark
     db.sql(source(broker, topic))
