@@ -49,6 +49,10 @@ demo: java $(STAMP) ## Watch views fill on a live table, pull the plug, and veri
 demo-cdc: java $(STAMP) ## Watch a table of a live PostgreSQL become one here, through a kill -9 (needs its server installed)
 	@$(VENV)/bin/headrace demo-cdc $(ARGS)
 
+.PHONY: demo-kafka
+demo-kafka: java $(STAMP) ## Watch views come on a live Kafka topic, through a kill -9 (its broker is fetched by Maven)
+	@$(VENV)/bin/headrace demo-kafka $(ARGS)
+
 .PHONY: test
 test: java $(STAMP) services lint ## Lint, then run all tests
 	@$(IN_SCRATCH) $(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)

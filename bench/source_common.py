@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyspark
 
+from headrace.demo.kafka.broker import jars_of
 from tests.support.kafka import Broker
-from tests.support.maven import jars_of
 
 PARTITIONS = 4
 COLUMNS = "user_id BIGINT, url VARCHAR, price DOUBLE PRECISION, at TIMESTAMPTZ"

@@ -4,8 +4,8 @@
     WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '1000000')
 
 Of every 50 events one is a person, three are auctions and 46 bids. Each of the three is a source of its own, and they
-fit together: bids are on auctions that there are, by people that there are. As with generated rows, the row at an offset
-is a function of the seed and the offset.
+fit together: bids are on auctions that there are, by people that there are. As with generated rows, the row at an
+offset is a function of the seed and the offset.
 """
 
 from __future__ import annotations

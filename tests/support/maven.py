@@ -39,39 +39,6 @@ def jar(coordinates: str, sha256: str, folder: Path) -> Path:
     pytest.skip(f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}")
 
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>headrace</groupId><artifactId>jars</artifactId><version>1</version><dependencies><dependency>
-<groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
-</dependency></dependencies></project>"""
-_COPY_ALL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-
-
-def jars_of(coordinates: str, folder: Path) -> Path:
-    """A folder with the jar ``group:artifact:version`` and all that it needs; skips the test without it.
-
-    Maven checks what it fetches. The versions of all of them follow from that of the first.
-    """
-    _, artifact, version = coordinates.split(":")
-    given = os.environ.get("HEADRACE_TEST_JARS")
-    if given is not None and (Path(given) / f"{artifact}-{version}.jar").is_file():
-        return Path(given)
-    if shutil.which("mvn") is None:
-        pytest.skip(f"{artifact} is needed: install Maven, or put its jars into $HEADRACE_TEST_JARS")
-    folder.mkdir(parents=True, exist_ok=True)
-    pom = folder / "pom.xml"
-    pom.write_text(_POM.format(*coordinates.split(":")))
-    command = ["mvn", "-q", "-B", "-f", str(pom), _COPY_ALL, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
-    for offline in (["-o"], []):
-        try:
-            done = subprocess.run([*command, *offline], capture_output=True, text=True, timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            pytest.skip(f"Maven did not get {coordinates} within {PATIENCE:.0f} seconds")
-        if done.returncode == 0:
-            return folder
-    said = [line for line in done.stdout.splitlines() if "ERROR" in line]
-    pytest.skip(f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}")
-
-
 def _checked(path: Path, sha256: str) -> Path:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     assert found == sha256, f"{path} is not the file that was expected: its SHA-256 is {found}"
