@@ -23,6 +23,8 @@ from headrace.types import SqlType
 
 STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY = "source:", "source_log:", "source_view:", "source_table:"
 KEYS = (STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY)
+USERS = (STREAM_KEY, TABLE_KEY)
+"""Those that may use secrets"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,9 @@ from headrace.state.storage import Storage
 from headrace.state.writer import REPORT_SCHEMA, Output, RunFileWriter, WriteDelta, written_files
 from headrace.types import quote_spark
 
+PART_BYTES = 64 << 20
+"""Of decoded events that a task holds before it writes them"""
+
 MOST_BAD = 10_000
 """Bad records of one range that go to the dead letters; a source with more of them is not what it was said to be."""
 
@@ -95,27 +98,32 @@ class IngestRange:
     def _ingest(self, path: str, task: Any) -> Report:
         report = Report()
         try:
-            rows = self._read(task, report)
-            if rows.num_rows == 0:
-                return report
-            if self.views:
-                self._write(rows, report)
-            else:
-                report.staged.append(self._stage(rows, path))
+            for number, rows in enumerate(self._parts(task, report)):
+                if self.views:
+                    self._write(rows, report)
+                else:
+                    report.staged.append(self._stage(rows, f"{path}-{number}.parquet"))
+                if report.spark_must_judge is not None:
+                    break
         except HeadraceError as problem:
             # Handed over, not raised: Spark would try the task again, and bury the reason.
             report.error = problem
         return report
 
-    def _read(self, task: Any, report: Report) -> pa.Table:
-        tables = [self.source.row_schema.empty_table()]
+    def _parts(self, task: Any, report: Report) -> Iterator[pa.Table]:
+        """What is held, and written, at a time: all of it, unless events are large."""
+        held: list[pa.Table] = []
         for decoded in self.reader.read(task):
             judge(self.on_bad, decoded, report)
             report.lost += decoded.lost
-            tables.append(decoded.rows.select(self.source.names))
-        rows = pa.concat_tables(tables).combine_chunks()
-        report.rows = rows.num_rows
-        return with_vnode(self.source, rows)
+            report.rows += decoded.rows.num_rows
+            if decoded.rows.num_rows:
+                held.append(decoded.rows.select(self.source.names))
+            if sum(each.nbytes for each in held) >= PART_BYTES:
+                yield with_vnode(self.source, pa.concat_tables(held).combine_chunks())
+                held = []
+        if held:
+            yield with_vnode(self.source, pa.concat_tables(held).combine_chunks())
 
     def _write(self, rows: pa.Table, report: Report) -> None:
         rows = rows.take(pa.array(by_vnode(rows)))
@@ -212,7 +220,7 @@ class Ingestion:
             on_bad=feed.definition.on_bad, patient=patient,
         )  # fmt: skip
         tasks = feed.tasks(ranges, self._spark.sparkContext.defaultParallelism)
-        packed = [pickle.dumps((f"{folder}/{number}.parquet", task)) for number, task in enumerate(tasks)]
+        packed = [pickle.dumps((f"{folder}/{number}", task)) for number, task in enumerate(tasks)]
         whole = Report()
         try:
             if not views:

@@ -159,8 +159,11 @@ class Jobs:
             for id in filling:
                 self._engine.source_jobs.set_rate_limit(id, statement.limit)
             return None
-        if self._engine.view_jobs.has(state, relation.id):
-            return self._engine.view_jobs.set_rate_limit(relation.id, statement.limit)
+        on_source = [id for id, view in views_being_filled(state).items() if relation.id in (id, *view.inputs)]
+        if on_source:
+            for id in on_source:
+                self._engine.view_jobs.set_rate_limit(id, statement.limit)
+            return None
         if str(relation.id) not in state.positions:
             return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
         self._change(
