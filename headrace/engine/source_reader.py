@@ -107,6 +107,8 @@ class SourceReader:
         self.error: HeadraceError | None = None
         self.lag_rows: int | None = None
         self._took: list[tuple[float, int]] = []
+        self.rows_taken, self.seconds_taking = 0, 0.0
+        """By the stream, since the start: events, and the time of its epochs"""
         self._asking = threading.Lock()
         """Around the feed, which one thread uses at a time"""
         self._thread = threading.Thread(target=self._run, name="headrace-source", daemon=True)
@@ -175,7 +177,6 @@ class SourceReader:
                 if self.error is None or self.error.message != error.message:
                     log.warning('source "%s": %s', self.name, error.message)
                 self.error = error
-                self._news.clear()
                 self._news.wait(patience)
                 patience = min(30.0, patience * 2)
             except Exception as error:  # a fault of ours: it is shown, and tried again
@@ -254,10 +255,11 @@ class SourceReader:
     ) -> bool:
         assert known.stream is not None
         ahead = known.stream.ahead(extents)
-        self.lag_rows = self.feed.lag(sum(each.size for each in ahead))
+        self.lag_rows = self.feed.rows(ahead)
         ranges = self.feed.portion(ahead, STREAM_ROWS) if ahead else []
         if not ranges:
             return False
+        began = time.monotonic()
         use_pool(self._engine.spark, "epochs")
         fused = self._ingestion.fused(state.catalog, source, views) if stand_alone(state.catalog, list(views)) else None
         report, folder = self._ingestion.read(self.feed, source, ranges, fused or (), patient=False)
@@ -277,6 +279,8 @@ class SourceReader:
         finally:
             self._engine.storage.delete([folder])
         self._took = [*self._took[-99:], (time.monotonic(), report.rows)]
+        self.rows_taken += report.rows
+        self.seconds_taking += time.monotonic() - began
         with self._asking:
             self.feed.committed(moved.next)
         return True
@@ -364,7 +368,7 @@ class SourceReader:
         if budget <= 0:
             return
         ranges = tuple(self.feed.portion(handover.open_ranges(), budget))
-        filling.limit.take(sum(each.size for each in ranges), now)
+        filling.limit.take(self.feed.rows(ranges), now)
         filling.ranges, filling.launched_at = ranges, now
         filling.recent = filling.recent or [(now, 0)]
         relation, source = state.catalog.relations[id], state.catalog.relations[self._id]
@@ -416,7 +420,7 @@ class SourceReader:
                 self._mutate(self._landing(id, filling.ranges, files, report))
                 failpoint("after_history")
                 landed = True
-                size = sum(each.size for each in filling.ranges)
+                size = self.feed.rows(filling.ranges)
                 filling.policy.landed(size, seconds, time.monotonic() - began)
                 filling.failures = 0
                 filling.recent = [*filling.recent[-49:], (time.monotonic(), size)]

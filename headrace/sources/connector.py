@@ -106,9 +106,9 @@ class Feed:
     def committed(self, next: Mapping[int, int]) -> None:
         """The stream's position is durable."""
 
-    def lag(self, behind: int) -> int:
-        """How many rows that are, about."""
-        return behind
+    def rows(self, ranges: Sequence[Range]) -> int:
+        """How many that are, about."""
+        return sum(each.size for each in ranges)
 
     def close(self) -> None:
         """Lets go of connections and threads."""

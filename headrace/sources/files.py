@@ -369,14 +369,12 @@ class FileFeed(Feed):
         if not ranges:
             return []
         (whole,) = ranges
-        before = self._rows[whole.start - 1] if whole.start else 0
-        end = bisect.bisect_right(self._rows, before + budget, lo=whole.start, hi=whole.end)
+        end = bisect.bisect_right(self._rows, self._rows_before(whole.start) + budget, lo=whole.start, hi=whole.end)
         return [Range(0, whole.start, min(max(end, whole.start + 1), whole.start + PORTION_FILES, whole.end))]
 
     def tasks(self, ranges: Sequence[Range], parallelism: int) -> list[Task]:
         numbers = [number for each in ranges for number in range(each.start, each.end)]
-        rows = sum(self.pieces[number].rows for number in numbers)
-        share = min(TASK_OFFSETS, max(1, -(-rows // max(1, parallelism))))
+        share = min(TASK_OFFSETS, max(1, -(-self.rows(ranges) // max(1, parallelism))))
         files = max(1, -(-len(numbers) // max(1, parallelism)))
         tasks: list[list[tuple[int, Piece]]] = []
         held = 0
@@ -389,10 +387,11 @@ class FileFeed(Feed):
             held += piece.rows
         return [tuple(task) for task in tasks]
 
-    def lag(self, behind: int) -> int:
-        if not behind:
-            return 0
-        return self._rows[-1] - (self._rows[-behind - 1] if behind < len(self._rows) else 0)
+    def rows(self, ranges: Sequence[Range]) -> int:
+        return sum(self._rows_before(each.end) - self._rows_before(each.start) for each in ranges)
+
+    def _rows_before(self, number: int) -> int:
+        return self._rows[number - 1] if number else 0
 
 
 def resolve(definition: Definition, outside: Outside) -> Resolved:
