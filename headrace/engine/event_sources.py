@@ -64,6 +64,9 @@ log = logging.getLogger("headrace")
 SEGMENTS = 64
 """Files of a connector's log; then they become one"""
 
+EPOCH_THREADS = ("headrace-epochs", "headrace-tables")
+"""Those that run epochs, and must not wait for anybody"""
+
 Extents = Mapping[int, Mapping[int, Extent]]
 """What there is, by source and split"""
 
@@ -190,25 +193,22 @@ class EventSources:
             definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
         )
 
-    def before_drop(self, relation: Relation) -> None:
-        with self._lock:
-            reader = self._readers.pop(relation.id, None)
-        self.broken.pop(relation.id, None)
-        if reader is not None:
-            reader.stop()
-
     def dropped(self, before: Manifest) -> None:
-        """The logs of sources that are gone need not be kept; a source that was not dropped in the end is read on."""
+        """Nobody reads what is gone, and its log need not be kept."""
         now = self._engine.committed
+        gone = [
+            relation.id
+            for relation in before.catalog
+            if relation.id not in now.catalog.relations
+            and (is_event_source(before, relation.id) or table_stream(before, relation.id) is not None)
+        ]
         with self._lock:
-            gone = [self._tables.pop(id) for id in [*self._tables] if id not in now.catalog.relations]
-        for reader in gone:
+            readers = [of.pop(id) for of in (self._readers, self._tables) for id in gone if id in of]
+        for reader in readers:
             reader.stop()
-        for relation in before.catalog.of_kind(SOURCE):
-            if not is_event_source(before, relation.id):
-                continue
-            if relation.id not in now.catalog.relations:
-                self._engine.storage.delete([f"sources/{relation.id}"])
+        for id in gone:
+            self.broken.pop(id, None)
+            self._engine.storage.delete([f"sources/{id}"])
 
     # --- views -------------------------------------------------------------------------------------------------
 
@@ -274,6 +274,12 @@ class EventSources:
         self, relation: Relation, demands: Mapping[str, Demand] | None = None, notes: list[str] | None = None
     ) -> DataFrame:
         """What there is now, from where the source was created to begin; of that, what a query may want."""
+        if threading.current_thread().name.startswith(EPOCH_THREADS):
+            # It would wait for an answer from outside, and, of files, for a commit: its own.
+            raise Unsupported(
+                f'source "{relation.name}" cannot be read by a statement that writes',
+                hint="make a materialized view of it, and read that",
+            )
         reader, state = self._required(relation), self._engine.committed
         known = stream_state(state, relation.id)
         assert known is not None

@@ -219,8 +219,7 @@ class Sources:
             source = catalog.get(name, SOURCE)
             catalog, _ = catalog.drop(source, cascade=statement.cascade)  # refuses what the mutation would
             if is_event_source(state, source.id):
-                self._engine.event_sources.before_drop(source)
-                continue
+                continue  # it has nothing of ours
             found = source_state(state, source.id)
             with self._lock:
                 follower = self._followers.pop(source.id, None)

@@ -147,6 +147,8 @@ def test_sources_are_shown_and_described(db):
         ("CREATE SOURCE g (a INT PRIMARY KEY) WITH (connector = 'datagen')", Unsupported),
         ("CREATE MATERIALIZED VIEW m AS SELECT id FROM base UNION ALL SELECT id FROM t", Unsupported),
         ("INSERT INTO base VALUES (1)", WrongObjectKind),
+        ("INSERT INTO t SELECT id FROM base", Unsupported),
+        ("CREATE TABLE u AS SELECT id FROM base", Unsupported),
         ("CREATE INDEX i ON base (id)", WrongObjectKind),
     ],
 )
