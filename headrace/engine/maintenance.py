@@ -178,7 +178,7 @@ class Maintenance:
             for folder in ("data", "staging", "replica", RESULTS)
             for entry in engine.storage.walk(folder)
         )
-        in_flight = set(engine.backfills.paths_needed())
+        in_flight = set(engine.paths_needed())
         doomed = [
             path
             for path in unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)

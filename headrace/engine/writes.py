@@ -25,8 +25,8 @@ from headrace.engine.changes import (
     InsertRows,
     Outcome,
     ReplaceFrame,
-    StagedRows,
     UpdateFrame,
+    WrittenRows,
 )
 from headrace.engine.coordinator import Write
 from headrace.engine.deltas import TableDelta
@@ -144,8 +144,8 @@ class _Table:
             return self._insert_frame(first)
         if isinstance(first, ChangelogRows):
             return self._changelog(first)
-        if isinstance(first, StagedRows):
-            return self._written(*self._owner._bulk.merge(self._layout, first.staged, epoch=self._epoch))
+        if isinstance(first, WrittenRows):
+            return self._written(list(first.files), sum(file.rows for file in first.files))
         if isinstance(first, ReplaceFrame):
             return self._replace(first)
         return self._update(first)
