@@ -25,7 +25,7 @@ from headrace.cdc.rereads import Reread, moved_from, substituted
 from headrace.engine.changes import WrittenRows
 from headrace.engine.chunk_reads import ChunkReads, being_written, paths_needed
 from headrace.engine.coordinator import Write
-from headrace.engine.filling import jobs_of
+from headrace.engine.filling import jobs_of, with_chunks_joined
 from headrace.engine.followed import Followed
 from headrace.engine.following import (
     SourceState,
@@ -365,7 +365,10 @@ class Follower:
                     state, _ = self._engine.evaluator(state, writes, epoch)
                     state = dataclasses.replace(state, epoch=epoch)
             state = with_source(dataclasses.replace(state, catalog=shown), self._id, source)
-            return with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive}), None
+            state = with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive})
+            for id in (id for id, each in intakes.items() if id in alive and each.progress.done):
+                state = with_chunks_joined(state, id)
+            return state, None
 
         return apply
 

@@ -7,6 +7,7 @@ that is read in another order than the table's does; compaction merges them late
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,13 +28,12 @@ from headrace.state.runs import SIDECAR, VNODE, RunFile
 from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
 from headrace.state.vnode import vnodes_of
-from headrace.state.writer import REPORT_SCHEMA, RunFileWriter, report, written_files
+from headrace.state.writer import RunFileWriter
 
 SORT_BYTES = 64 << 20
 """Of columns that a task holds, and sorts together"""
 
-_REPORT = f"{REPORT_SCHEMA}, error BINARY"
-_FAILED = RunFile(path="", rows=0, bytes=0, low=b"", high=b"", groups=0)
+_REPORT = "files BINARY, error BINARY"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,27 +52,32 @@ class ReadSplit:
                     written = giving_way(lambda: self._write(split))  # noqa: B023 (called at once)
                 except HeadraceError as problem:
                     # Handed over, not raised: Spark would try the task again, and bury the reason.
-                    written, error = [_FAILED], pickle.dumps(problem)
-                for lines in report({self.layout.relation_id: written}):
-                    yield lines.append_column("error", pa.array([error] * lines.num_rows, pa.binary()))
+                    written, error = [], pickle.dumps(problem)
+                yield pa.record_batch({"files": [pickle.dumps(written)], "error": pa.array([error], pa.binary())})
 
     def _write(self, split: Any) -> list[RunFile]:
-        writer = RunFileWriter(self.layout, self.files, leave_out=True)
+        written: list[RunFile] = []
         held: list[pa.Table] = []
         size = 0
+        for table in self.reader.tables(split, self.layout):
+            held.append(table)
+            size += table.nbytes
+            if size >= SORT_BYTES:
+                written += self._write_sorted(held)
+                held, size = [], 0
+        return written + (self._write_sorted(held) if held else [])
+
+    def _write_sorted(self, tables: Sequence[pa.Table]) -> list[RunFile]:
+        rows = self._sorted(tables)
+        writer = RunFileWriter(self.layout, self.files, leave_out=True)
         try:
-            for table in self.reader.tables(split, self.layout):
-                held.append(table)
-                size += table.nbytes
-                if size >= SORT_BYTES:
-                    writer.push(self._sorted(held))
-                    held, size = [], 0
-            if held:
-                writer.push(self._sorted(held))
-            return writer.finish()
+            writer.push(rows)
+            files = writer.finish()
         except BaseException:
             writer.abort()
             raise
+        first_key = self.layout.first_key(rows)
+        return [dataclasses.replace(file, first_key=first_key) for file in files]
 
     def _sorted(self, tables: Sequence[pa.Table]) -> pa.Table:
         rows, layout = pa.concat_tables(tables), self.layout
@@ -108,7 +113,7 @@ def read_chunk(
         with spark_errors(f"reading {table.full_name}"):
             lines = run_tasks(spark, body, tasks, _REPORT).to_pylist()
         failed = [line["error"] for line in lines if line["error"] is not None]
-        written = written_files(line for line in lines if line["error"] is None).get(layout.relation_id, [])
+        written = [file for line in lines for file in pickle.loads(line["files"])]
         failpoint("after_split")
         if failed:
             raise pickle.loads(failed[0])
