@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -255,9 +255,14 @@ class Engine:
         self.maintenance.stop()
         self.backfills.stop()
 
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        yield from self.backfills.paths_needed()
+        yield from self.sources.paths_needed()
+
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""
-        busy = self.backfills.being_written() | self.maintenance.being_merged
+        busy = self.backfills.being_written() | self.sources.being_written() | self.maintenance.being_merged
         try:
             removed = remove_leftovers(
                 self.storage,
@@ -265,7 +270,7 @@ class Engine:
                 self.committed,
                 working=self.coordinator.working,
                 busy=busy,
-                needed=self.backfills.paths_needed(),
+                needed=self.paths_needed(),
             )
             log.warning("the disk is full: %d files that failed writes had left are removed", removed)
         except (HeadraceError, OSError) as error:

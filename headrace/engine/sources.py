@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
-SPLIT_ROWS = 100_000
+SPLIT_ROWS = 200_000
 """Of a table that is read, in one task"""
 
 _TABLE_LIMITS = {
@@ -87,6 +88,19 @@ class Sources:
     def follower(self, source_id: int) -> Follower | None:
         """None: it cannot be followed; :attr:`broken` says why."""
         return self._followers.get(source_id)
+
+    def being_written(self) -> set[int]:
+        """The tables of which a chunk is being written."""
+        return {id for follower in self._all() for id in follower.being_written()}
+
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        for follower in self._all():
+            yield from follower.paths_needed()
+
+    def _all(self) -> list[Follower]:
+        with self._lock:
+            return list(self._followers.values())
 
     def _follow(self, relation: Relation, state: SourceState) -> None:
         try:

@@ -41,17 +41,13 @@ class CopyRange(SplitReader):
     snapshot: str
     """By the name under which the driver has exported it"""
 
-    def tables(self, split: tuple[str, str], layout: Layout) -> Iterator[tuple[pa.Table, int]]:
+    def tables(self, split: tuple[str, str], layout: Layout) -> Iterator[pa.Table]:
         query, rewritten = split
         with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
             self._copy(query, rewritten, copied)
-            size = copied.tell()
-            if size == 0:
-                return
-            copied.seek(0)
-            for table in _columns(copied, layout):
-                yield table, size
-                size = 0
+            if copied.tell():
+                copied.seek(0)
+                yield from _columns(copied, layout)
 
     def _copy(self, query: str, rewritten: str, into: Any) -> None:
         with self.address.errors():

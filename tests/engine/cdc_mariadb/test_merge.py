@@ -78,10 +78,8 @@ class Following:
         places = [self.intake.everywhere] * len(numbered)
         if self.intake.asks:
             keys = list({change.key for _, change in numbered if not isinstance(change, Truncate)})
-            flight = self.intake.flight
-            end = None if flight is None else flight.end
-            found = self.control.places(self.table, keys, self.intake.progress.at, end, flight=flight is not None)
-            known = dict(zip(keys, found, strict=True))
+            found = self.control.places(self.table, keys, self.intake.bounds)
+            known = {key: self.intake.place(passed) for key, passed in zip(keys, found, strict=True)}
             places = [BEYOND if isinstance(each, Truncate) else known[each.key] for _, each in numbered]
         applied, self.intake = self.intake.take(numbered, places)
         self.apply(applied)
@@ -108,7 +106,7 @@ class Following:
 
     def launch(self) -> None:
         progress = self.intake.progress
-        if progress.done or self.intake.flight is not None:
+        if progress.done or self.intake.flights:
             return
         ends, start = [], progress.at
         for _ in range(self.chance.randrange(1, 4)):
@@ -121,11 +119,11 @@ class Following:
         self.chunk = {}
         for begin, end in zip([progress.at, *ends], ends, strict=False):
             self.take()  # and what others do meanwhile
-            if self.intake.flight is None:
+            if not self.intake.flights:
                 return
             self.chunk |= self.read(begin, end)
         held.read()
-        self.intake = self.intake.was_read(held.high)
+        self.intake = self.intake.was_read(0, held.high)
 
     def read(self, begin, end) -> dict:
         session, found = self.address.session(), {}
