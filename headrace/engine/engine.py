@@ -263,6 +263,7 @@ class Engine:
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""
         busy = self.backfills.being_written() | self.sources.being_written() | self.maintenance.being_merged
+        busy |= self.event_sources.being_written()
         try:
             removed = remove_leftovers(
                 self.storage,

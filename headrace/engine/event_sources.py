@@ -31,6 +31,7 @@ from headrace.engine.feeds import (
     stream_state,
     table_stream,
     view_state,
+    views_on,
     with_log,
     with_stream,
     with_view,
@@ -94,6 +95,11 @@ class EventSources:
             self._readers, self._tables = {}, {}
         for reader in readers:
             reader.stop()
+
+    def being_written(self) -> set[int]:
+        """The views that tasks may be writing files of, which nobody names yet."""
+        state = self._engine.committed
+        return {view.id for id in list(self._readers) for view in views_on(state, id)}
 
     def committed(self, state: Manifest) -> None:
         for reader in list(self._readers.values()):

@@ -14,7 +14,6 @@ import datetime
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,7 +38,7 @@ from headrace.engine.feeds import (
     with_view,
     without_view,
 )
-from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.filling import jobs_of, new_runs, with_chunks_joined
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, SparkJobCancelled
@@ -47,7 +46,7 @@ from headrace.failpoints import failpoint
 from headrace.sources.connector import BadRecord, Feed
 from headrace.sources.handover import Extent, Gap, OutOfPlace, Range, Stream
 from headrace.state.manifest import Manifest
-from headrace.state.runs import Run, RunFile
+from headrace.state.runs import RunFile
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -437,9 +436,8 @@ class SourceReader:
             state = self._recorded(state, report, max(epoch, state.epoch))
             if files:
                 # No key of it was in the view before, and none is in another chunk.
-                at = view.created_epoch
-                run = Run(id=uuid.uuid4().hex, first_epoch=at, last_epoch=at, files=tuple(files), base=True)
-                state = dataclasses.replace(state, runs=state.runs | {id: (*state.runs.get(id, ()), run)})
+                runs = new_runs(state.runs.get(id, ()), files, view.created_epoch, base=True)
+                state = dataclasses.replace(state, runs=state.runs | {id: runs})
             return with_progress(state, id, {**view.inputs, self._id: after}), None
 
         return apply
@@ -537,20 +535,8 @@ def with_progress(state: Manifest, id: int, inputs: Mapping[int, Any]) -> Manife
     if not view.done:
         return with_view(state, id, view)
     relation = state.catalog.relations[id].replace(creating=False)
-    runs = state.runs | {id: in_one(state.runs.get(id, ()))}
-    state = dataclasses.replace(state, catalog=state.catalog.update(relation), runs=runs)
+    state = dataclasses.replace(with_chunks_joined(state, id), catalog=state.catalog.update(relation))
     return without_view(state, id)
-
-
-def in_one(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The chunks of a history as one run, the oldest: no two of them share a key."""
-    chunks = [run for run in runs if run.base]
-    rest = [run for run in runs if not run.base]
-    if not chunks:
-        return tuple(rest)
-    first = min(run.first_epoch for run in chunks)
-    files = tuple(file for run in chunks for file in run.files)
-    return (Run(id=uuid.uuid4().hex, first_epoch=first, last_epoch=first, level=1, files=files), *rest)
 
 
 def failed_view(state: Manifest, id: int, reason: str) -> Manifest:
