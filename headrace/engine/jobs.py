@@ -96,6 +96,10 @@ def new_job(
 
 def scan_fields(upstream: Relation, scan: Scan, options: Mapping[str, Any]) -> dict[str, str]:
     """How a new view would be filled from one of its inputs, for EXPLAIN."""
+    if upstream.kind == SOURCE:
+        fields = {"stream_scan_type": "SourceBackfill", "backfill_sends": name_list(scan.columns)}
+        limit = options["backfill_rate_limit"]
+        return fields if limit is None else fields | {"rate_limit": f"{limit}/s"}
     schemas = Schemas.of_relation(upstream, scan.columns)
     arranged = options["streaming_use_arrangement_backfill"]
     parallelism = options["streaming_parallelism"] if arranged else upstream.parallelism

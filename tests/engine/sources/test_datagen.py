@@ -50,6 +50,7 @@ def test_views_that_come_before_during_and_after(db):
     db.sql("CREATE MATERIALIZED VIEW during AS SELECT id, upper(word) AS word, p, o, at FROM g")
     db.sql("CREATE MATERIALIZED VIEW above AS SELECT id FROM early WHERE v >= 10")
     db.sql("CREATE MATERIALIZED VIEW pair AS SELECT id FROM g WHERE v < 10 UNION ALL SELECT -id FROM g WHERE v > 89")
+    db.sql("CREATE INDEX by_v ON early (v)")
     eventually(lambda: count(db, "during") == ROWS)
     db.sql("CREATE MATERIALIZED VIEW late AS SELECT * FROM g")
     everything = rows(db, "SELECT id, v, word, p, o FROM g")
@@ -62,6 +63,8 @@ def test_views_that_come_before_during_and_after(db):
     assert rows(db, "SELECT id, v, word, p, o FROM late") == everything
     for view in ("early", "during", "above", "pair", "late"):
         is_equal(db, view)
+    assert db.sql("CHECK INDEX by_v").rows()[0][0].startswith("equal")
+    assert rows(db, "SELECT id FROM early WHERE v = 7") == [(id,) for id, v, *_ in everything if v == 7]
     db.sql("DROP MATERIALIZED VIEW early CASCADE; DROP MATERIALIZED VIEW late")
     with pytest.raises(DependentObjects):
         db.sql("DROP SOURCE g")
@@ -128,6 +131,8 @@ def test_sources_are_shown_and_described(db):
     assert db.sql("SHOW SOURCES").rows()[0][2] == "running"
     shown = [row[0] for row in db.sql("DESCRIBE g").rows() if row[2] == "false"]
     assert shown == ["id", "v", "word", "at", "p", "o"]
+    plan = [line for (line,) in db.sql("EXPLAIN CREATE MATERIALIZED VIEW x AS SELECT id FROM g WHERE v < 5").rows()]
+    assert any("SourceBackfill" in line for line in plan)
     db.sql("CREATE VIEW plain AS SELECT id, v FROM g WHERE v > 5")
     db.sql("CREATE MATERIALIZED VIEW through AS SELECT id FROM plain")
     eventually(lambda: count(db, "through") == db.sql("SELECT count(*) FROM plain").rows()[0][0])
