@@ -45,6 +45,9 @@ PATIENCE = 30.0
 ASK_SECONDS = 10.0
 """How long an answer of a broker to the driver may take"""
 
+QUIET = {"log_level": "2"}
+"""What goes wrong is said by errors; librdkafka would also write to standard error, many times a second."""
+
 METADATA_SECONDS = 2.0
 """How often the topic is looked at for new partitions"""
 
@@ -134,6 +137,7 @@ class TopicReader:
         if key not in _consumers:
             _consumers[key] = kafka.Consumer(
                 {
+                    **QUIET,
                     "isolation.level": "read_committed",
                     "fetch.wait.max.ms": "50",
                     "queued.max.messages.kbytes": "16384",
@@ -252,7 +256,7 @@ class Topic:
     def __init__(self, definition: Definition, config: Mapping[str, str]):
         self._kafka = _client()
         self.name = definition.option[TOPIC]
-        self._admin = self._kafka.admin.AdminClient({"socket.timeout.ms": "10000", **config})
+        self._admin = self._kafka.admin.AdminClient({**QUIET, "socket.timeout.ms": "10000", **config})
         self._looked_at = 0.0
         self._partitions: tuple[int, ...] = ()
 
@@ -345,7 +349,7 @@ class KafkaFeed(Feed):
         """For those who watch from outside: nothing is ever read from there."""
         kafka = _client()
         if self._committer is None:
-            self._committer = kafka.Consumer({**self.config, "group.id": self.group, "enable.auto.commit": "false"})
+            self._committer = kafka.Consumer({**QUIET, **self.config, "group.id": self.group, "enable.auto.commit": "false"})
         offsets = [kafka.TopicPartition(self.topic.name, split, offset) for split, offset in next.items()]
         try:
             self._committer.commit(offsets=offsets, asynchronous=True)
