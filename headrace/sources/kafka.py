@@ -349,7 +349,9 @@ class KafkaFeed(Feed):
         """For those who watch from outside: nothing is ever read from there."""
         kafka = _client()
         if self._committer is None:
-            self._committer = kafka.Consumer({**QUIET, **self.config, "group.id": self.group, "enable.auto.commit": "false"})
+            self._committer = kafka.Consumer(
+                {**QUIET, **self.config, "group.id": self.group, "enable.auto.commit": "false"}
+            )
         offsets = [kafka.TopicPartition(self.topic.name, split, offset) for split, offset in next.items()]
         try:
             self._committer.commit(offsets=offsets, asynchronous=True)
