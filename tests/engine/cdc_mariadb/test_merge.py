@@ -12,7 +12,7 @@ import pytest
 
 from headrace.cdc.changelog import Truncate, fold
 from headrace.cdc.database import database
-from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Progress
+from headrace.cdc.intake import Flight, Gate, Intake, Progress
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.types import printed
@@ -75,12 +75,7 @@ class Following:
                 else:
                     continue
                 numbered += [(piece.xid, change) for change in found]
-        places = [self.intake.everywhere] * len(numbered)
-        if self.intake.asks:
-            keys = list({change.key for _, change in numbered if not isinstance(change, Truncate)})
-            found = self.control.places(self.table, keys, self.intake.bounds)
-            known = {key: self.intake.place(passed) for key, passed in zip(keys, found, strict=True)}
-            places = [BEYOND if isinstance(each, Truncate) else known[each.key] for _, each in numbered]
+        places = self.intake.places(numbered, lambda keys, bounds: self.control.places(self.table, keys, bounds))
         applied, self.intake = self.intake.take(numbered, places)
         self.apply(applied)
         last = pieces[-1]
