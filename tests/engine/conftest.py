@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-PATIENCE = 60
-"""Seconds until a state that does not come is a failure; no test depends on how long it takes."""
-
-
-def eventually(state: Callable[[], Any]) -> Any:
-    """Waits for a state of another thread."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := state()):
-        assert time.monotonic() < deadline, "the awaited state did not come"
-        time.sleep(0.002)
-    return found
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Gate:

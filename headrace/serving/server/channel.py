@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import ssl
 import time
@@ -99,6 +100,13 @@ class Channel:
                 pending = pending[self._socket.send(pending) :]
         except (OSError, ssl.SSLError) as error:
             raise Gone(str(error)) from None
+
+    def refuse_if_gone(self) -> None:
+        """For somebody who works for the client and does not read: has it closed the connection, or died?"""
+        look = select.poll()
+        look.register(self._socket, getattr(select, "POLLRDHUP", 0))  # without it, only what was reset is noticed
+        if look.poll(0):
+            raise Gone("the client closed the connection")
 
     def encrypt(self, context: ssl.SSLContext, deadline: float) -> None:
         if self._reader.waiting:

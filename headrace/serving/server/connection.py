@@ -58,7 +58,7 @@ class Connection:
         self._channel = channel
         self._engine = engine
         self._greeting = greeting
-        self._session = Session(engine, on_notice=self._notice_now)
+        self._session = Session(engine, on_notice=self._notice_now, while_waiting=channel.refuse_if_gone)
         self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session)
         self._group = InsertGroup(self._session.write_rows, channel.send)
