@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -9,7 +10,11 @@ from typing import Any
 
 import pytest
 
+import headrace
+from headrace.errors import HeadraceError
 from tests.support.waiting import PATIENCE, eventually
+
+PROMPT = {"barrier_interval": "100ms"}
 
 
 class Gate:
@@ -89,3 +94,18 @@ def gate(db) -> Iterator[Gate]:
 @pytest.fixture
 def clients(db) -> Clients:
     return Clients(db)
+
+
+@pytest.fixture
+def open_database(spark, warehouse) -> Iterator[Callable]:
+    """Opens the warehouse as often as a test likes; what it left open is closed, by whoever still can."""
+    opened = []
+
+    def connect(**options):
+        opened.append(headrace.connect(warehouse, spark=spark, **({"parameters": PROMPT} | options)))
+        return opened[-1]
+
+    yield connect
+    for db in opened:
+        with contextlib.suppress(HeadraceError):
+            db.close()
