@@ -148,8 +148,8 @@ class Session:
             except TimeoutError:
                 if future.done():
                     raise
-            self.refuse_if_cancelled()
             self._while_waiting()
+            self.refuse_if_cancelled()
             if notice is not None and time.monotonic() - started > LONG_CREATE:
                 self._on_notice(notice)
                 notice = None

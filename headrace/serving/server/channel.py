@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import ssl
 import time
@@ -22,6 +21,8 @@ STALLED_AFTER = 600.0
 HEARD_WITHIN = 1.0
 """Seconds in which a client that was told why it is dropped should have closed its side."""
 _FIN_WAIT = (4, 5)
+_CLOSED_BY_CLIENT = (7, 8)
+"""States of TCP: reset, and closed by the other side"""
 
 
 class Gone(Exception):
@@ -103,9 +104,7 @@ class Channel:
 
     def refuse_if_gone(self) -> None:
         """For somebody who works for the client and does not read: has it closed the connection, or died?"""
-        look = select.poll()
-        look.register(self._socket, getattr(select, "POLLRDHUP", 0))  # without it, only what was reset is noticed
-        if look.poll(0):
+        if self._tcp_state in _CLOSED_BY_CLIENT:
             raise Gone("the client closed the connection")
 
     def encrypt(self, context: ssl.SSLContext, deadline: float) -> None:
@@ -150,10 +149,15 @@ class Channel:
 
     @property
     def _half_open(self) -> bool:
-        """Whether the client has not closed its side yet. The socket cannot tell once it was told to stop reading."""
+        """Whether the client has not closed its side yet."""
+        return self._tcp_state in _FIN_WAIT
+
+    @property
+    def _tcp_state(self) -> int | None:
+        """None where the system does not tell. A poll could not once the socket was told to stop reading."""
         if not hasattr(socket, "TCP_INFO"):
-            return False
-        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _FIN_WAIT
+            return None
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
 
     def close(self) -> None:
         self._budget.give(self._charged)
