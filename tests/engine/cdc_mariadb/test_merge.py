@@ -79,7 +79,9 @@ class Following:
         places = [self.intake.everywhere] * len(numbered)
         if self.intake.asks:
             keys = list({change.key for _, change in numbered if not isinstance(change, Truncate)})
-            found = self.control.places(self.table, keys, self.intake.bounds)
+            bounds = self.intake.bounds
+            # A first chunk that holds the whole table has no end to compare with.
+            found = self.control.places(self.table, keys, bounds) if bounds else [0] * len(keys)
             known = {key: self.intake.place(passed) for key, passed in zip(keys, found, strict=True)}
             places = [BEYOND if isinstance(each, Truncate) else known[each.key] for _, each in numbered]
         applied, self.intake = self.intake.take(numbered, places)
