@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import io
+import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from headrace.demo.cdc import engine, server, story
 from headrace.demo.cdc.writers import HISTORY, TABLE
 from headrace.errors import Fenced
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES
+from tests.engine.conftest import PROMPT
 from tests.support.postgres import PASSWORD, Postgres
 from tests.support.waiting import PATIENCE, eventually
 
@@ -96,6 +99,30 @@ def test_a_server_that_dies(folders, monkeypatch):
     assert folders and not any(folder.exists() for folder in folders)
 
 
+def test_ctrl_c_while_the_server_starts(monkeypatch):
+    started: list[subprocess.Popen] = []
+    popen = subprocess.Popen
+
+    def remember(command, **how):
+        process = popen(command, **how)
+        if Path(command[0]).name == "postgres":
+            started.append(process)
+        return process
+
+    def interrupted(*where: Any, **how: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server.subprocess, "Popen", remember)
+    monkeypatch.setattr(server, "connect", interrupted)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        with pytest.raises(KeyboardInterrupt):
+            server.PrivateServer(Path(folder, "postgres"))
+        assert not Path(folder, "postgres").exists()
+    (process,) = started
+    assert process.returncode is not None
+
+
 def test_a_second_engine(spark, tmp_path, monkeypatch):
     """The first could commit nothing more, so it ends, and says what happened."""
     shop = Postgres()
@@ -106,7 +133,8 @@ def test_a_second_engine(spark, tmp_path, monkeypatch):
         warehouse = str(tmp_path / "warehouse")
         told: list[str] = []
         monkeypatch.setattr(engine, "say", lambda kind, **fields: told.append(kind))
-        monkeypatch.setattr(engine.headrace, "connect", functools.partial(headrace.connect, spark=spark))
+        connect = functools.partial(headrace.connect, spark=spark, parameters=PROMPT)
+        monkeypatch.setattr(engine.headrace, "connect", connect)
         ended: list[BaseException] = []
 
         def first() -> None:
@@ -119,7 +147,7 @@ def test_a_second_engine(spark, tmp_path, monkeypatch):
         thread.start()
         eventually(lambda: "filled" in told or ended)
         assert not ended
-        with headrace.connect(warehouse, takeover=True) as second:
+        with connect(warehouse, takeover=True) as second:
             second.sql("CREATE TABLE mine (id INT)")
             thread.join(PATIENCE)
             (error,) = ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import glob
 import os
@@ -60,6 +59,13 @@ class PrivateServer:
             "initdb", "-D", f"{folder}/data", "-U", self.owner, "--pwfile", str(password_file), "-A", "scram-sha-256",
             "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8",
         )  # fmt: skip
+        try:
+            self._start_on_a_free_port()
+        except BaseException:  # Ctrl-C, too: nobody else would stop it
+            self.remove()
+            raise
+
+    def _start_on_a_free_port(self) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -117,8 +123,11 @@ class PrivateServer:
             self._process = None
 
     def remove(self) -> None:
-        with contextlib.suppress(EnvironmentProblem):
+        try:
             self.stop(immediate=True)
+        except EnvironmentProblem:  # it has not come so far that it could be stopped in order
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def connect(self, database: str = "postgres", **how: Any) -> Any:
