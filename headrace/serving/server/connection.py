@@ -98,9 +98,12 @@ class Connection:
         self.stopping = True
         self._channel.stop_reading()
 
-    def cut(self) -> None:
+    def give_up(self) -> None:
+        """What is running ends now, and the client is told."""
         self._cut_off = True
         self.cancel()
+
+    def cut(self) -> None:
         self._channel.cut()
 
     @property
