@@ -16,7 +16,15 @@ from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
-from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
+from headrace.errors import (
+    HeadraceError,
+    InvalidParameterValue,
+    JobCancelled,
+    JobFailed,
+    QueryCancelled,
+    UndefinedJob,
+    Unsupported,
+)
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
@@ -220,7 +228,8 @@ class Jobs:
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
-        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind."""
+        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind. If a client went
+        away without a word, the job goes on."""
         future = self.finished(relation.id)
         try:
             patience(future)
@@ -232,7 +241,7 @@ class Jobs:
             told = type(reason)(f'{relation.kind} "{relation.name}" was not created: {error.message}')
             told.sqlstate = reason.sqlstate
             raise told from None
-        except BaseException:  # Ctrl-C, of the shell or of a client
+        except (KeyboardInterrupt, QueryCancelled):  # Ctrl-C, of the shell or of a client
             self.cancel((relation.id,))
             raise
 
