@@ -100,7 +100,7 @@ class Relation:
     @property
     def follows(self) -> bool:
         """Whether its rows are those of a table elsewhere, and nobody else may write to it."""
-        return self.kind == TABLE and bool(self.depends_on)
+        return self.kind == TABLE and (bool(self.depends_on) or "connector" in dict(self.options))
 
     def column(self, name: str) -> Column:
         for column in self.columns:

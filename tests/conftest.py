@@ -1,6 +1,6 @@
 """What every test can ask for: one Spark session per worker, a fresh warehouse, a database on it.
 
-Tests in ``tests/unit`` and ``tests/backfill`` never start a JVM; everything else is marked ``spark``.
+Tests in ``tests/unit``, ``tests/backfill`` and ``tests/sources`` never start a JVM; all others are marked ``spark``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:-UsePerfData")
 
 HERE = Path(__file__).parent
-WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE.parent / "headrace")
+WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE / "sources", HERE.parent / "headrace")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,6 +22,8 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
+from headrace.engine.event_sources import EventSources
+from headrace.engine.feeds import is_event_source
 from headrace.engine.functions import SparkFunctions
 from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
@@ -33,6 +35,7 @@ from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
 from headrace.engine.streams import KeptRows, Streams
+from headrace.engine.view_jobs import ViewJobs
 from headrace.engine.writes import WriteEvaluator
 from headrace.errors import DiskFull, HeadraceError, InvalidParameterValue, StorageError
 from headrace.state.cuts import RESULTS
@@ -97,6 +100,8 @@ class Engine:
             self.jobs = Jobs(self)
             self.secrets = Secrets(storage)
             self.sources = Sources(self)
+            self.event_sources = EventSources(self)
+            self.view_jobs = ViewJobs(self)
             self.source_jobs = SourceJobs(self)
         except BaseException:
             self._lock.release()
@@ -106,6 +111,7 @@ class Engine:
         self.coordinator.start()
         self.maintenance.start()
         self.sources.start()
+        self.event_sources.start()
 
     def _open(self, parameters: dict[str, str]) -> Manifest:
         """The newest manifest, taken over: the commit that says so fences whoever wrote before."""
@@ -154,7 +160,10 @@ class Engine:
         return committed if epoch == 0 else as_of(self.store, committed, epoch)
 
     def frame(self, state: Manifest, relation_id: int) -> DataFrame:
-        return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
+        relation = state.catalog.relations[relation_id]
+        if is_event_source(state, relation_id):
+            return self.event_sources.frame(relation)
+        return self.frames.frame(relation, state.runs.get(relation_id, ()))
 
     @property
     def default_parallelism(self) -> int:
@@ -239,8 +248,10 @@ class Engine:
             self._stop_background_work()
 
     def _stop_background_work(self) -> None:
+        self.event_sources.stop()
         self.sources.stop()
         self.source_jobs.stop()
+        self.view_jobs.stop()
         self.maintenance.stop()
         self.backfills.stop()
 
@@ -252,6 +263,7 @@ class Engine:
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""
         busy = self.backfills.being_written() | self.sources.being_written() | self.maintenance.being_merged
+        busy |= self.event_sources.being_written()
         try:
             removed = remove_leftovers(
                 self.storage,
@@ -268,6 +280,8 @@ class Engine:
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
         self.source_jobs.committed(manifest)
+        self.view_jobs.committed(manifest)
+        self.event_sources.committed(manifest)
 
 
 def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:

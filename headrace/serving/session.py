@@ -354,6 +354,12 @@ class Session:
         return result
 
     @run.register
+    def _create_table_of_events(self, statement: ast.CreateTableOfEvents) -> Result:
+        result = Result("CREATE_TABLE")
+        result.notice = self._engine.event_sources.create_table(statement)
+        return result
+
+    @run.register
     def _create_source(self, statement: ast.CreateSource) -> Result:
         result = Result("CREATE_SOURCE")
         result.notice = self._engine.sources.create_source(statement)

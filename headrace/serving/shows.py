@@ -52,11 +52,13 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
 def _sources(engine: Engine, matches: Callable[[str], bool]) -> Shown:
     columns = [
         ("Name", TEXT), ("Connector", TEXT), ("State", TEXT), ("Lag Bytes", BIGINT), ("Lag", TEXT), ("Error", TEXT),
+        ("Lag Rows", BIGINT), ("Rows/s", BIGINT), ("Skipped", BIGINT), ("Lost", BIGINT),
     ]  # fmt: skip
     return columns, [
         (
             each["name"], each["connector"], each["state"], each["lag_bytes"], _seconds(each["lag_seconds"]),
-            each["error"],
+            each["error"], each["lag_rows"],
+            None if each["rows_per_second"] is None else round(each["rows_per_second"]), each["skipped"], each["lost"],
         )
         for each in engine.sources.status()
         if matches(each["name"])

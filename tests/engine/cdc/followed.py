@@ -84,7 +84,7 @@ def stopped(db) -> dict[str, tuple[str, str]]:
 
 
 def source_state(db) -> tuple[str, str | None]:
-    ((_, _, state, _, _, error),) = db.sql("SHOW SOURCES").rows()
+    ((_, _, state, _, _, error, *_),) = db.sql("SHOW SOURCES").rows()
     return state, error
 
 
