@@ -31,6 +31,8 @@ Patience = Callable[[Future], Any]
 """How to wait for something: a client may lose patience, and then it raises."""
 
 OPTIONS = ("backfill_rate_limit", "backfill_pacing", "streaming_parallelism", "streaming_use_arrangement_backfill")
+REFRESH = ("auto", "incremental")
+"""Whether a view may have a part that is computed anew as a whole when its inputs change, or must not."""
 _SHORT = {"parallelism": "streaming_parallelism", "rate_limit": "backfill_rate_limit"}
 
 
@@ -42,10 +44,13 @@ def job_options(options: tuple[tuple[str, str], ...], variables: Mapping[str, An
         if name == "backfill_order":
             order = backfill_order(text)
             found[name] = () if isinstance(order, str) else order
+        elif name == "refresh":
+            if text not in REFRESH:
+                raise InvalidParameterValue(f'invalid value for refresh: "{text}"', hint=f"use {' or '.join(REFRESH)}")
         elif name in OPTIONS:
             found[name] = PARAMETERS[name].parse(text)
         else:
-            known = ", ".join(sorted((*OPTIONS, "backfill_order", *_SHORT)))
+            known = ", ".join(sorted((*OPTIONS, "backfill_order", "refresh", *_SHORT)))
             raise InvalidParameterValue(f'option "{given}" is not known', hint=f"these are: {known}")
     return found
 
@@ -111,7 +116,7 @@ def scan_fields(upstream: Relation, scan: Scan, options: Mapping[str, Any]) -> d
 
 def inputs_of(catalog: Catalog, relation: Relation) -> list[Relation]:
     """The stored relations that a view reads, plain views between them left out."""
-    return [each for each in catalog.in_order(relation.depends_on) if each.stored]
+    return catalog.in_order(catalog.inputs_of(relation))
 
 
 class Jobs:
@@ -139,8 +144,12 @@ class Jobs:
         def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
                 return with_job(state, job.replace(paused=paused))
-            # It failed: what it has read is gone, and it begins anew.
-            return restarted(state, job.replace(paused=False, error=None, created_epoch=epoch))
+            # It failed: what it has read is gone, and it begins anew; so does what it stands on, if that is why.
+            for other in jobs_of(state).values():
+                above = {each.id for each in state.catalog.dependents(other.id)}
+                if other.error is not None and (other.id == id or id in above):
+                    state = restarted(state, other.replace(paused=False, error=None, created_epoch=epoch))
+            return state
 
         return self._change(id, change, "PAUSE" if paused else "RESUME")
 
@@ -267,6 +276,12 @@ class Jobs:
         rate = self._engine.backfills.rate(job.id)
         left = max(0, job.rows_total - job.rows_read)
         described = job.state(committed_epoch=state.epoch)
+        inputs = {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()}
+        if job.builds:
+            upstream = [state.catalog.relations[id] for id in state.catalog.relations[job.id].reads]
+            inputs = {each.name: "waited for" if each.creating else "done" for each in upstream}
+            if described == "running" and (waiting := [each.name for each in upstream if each.creating]):
+                described = f"waiting for {', '.join(waiting)}"
         if described == "running" and self._engine.parameter("paused"):
             described = "paused"
         return {
@@ -285,7 +300,7 @@ class Jobs:
             "rows_per_second": rate,
             "seconds_left": left / rate if rate and described == "running" else None,
             "started_at": job.started_at,
-            "inputs": {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()},
+            "inputs": inputs,
             "splits_done": None,
             "splits_total": None,
             "lag_bytes": None,
