@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX, Catalog
-from headrace.errors import DuplicateColumn, Unsupported
+from headrace.errors import DuplicateColumn
 from headrace.plan.arrange import Arrangements
-from headrace.plan.build import cast_to, refuse_what_changes
+from headrace.plan.build import cast_to, refuse, refuse_what_changes
 from headrace.plan.joins import Joins
 from headrace.plan.pieces import (
     HIDDEN,
@@ -47,9 +47,9 @@ from headrace.plan.pieces import (
 )
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression
-from headrace.sql.expressions import position_of
-from headrace.sql.grouping import has_aggregate
+from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.names import check_column_names
+from headrace.sql.sets import is_set_returning
 from headrace.sql.translate import types_of
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType, quote_sql
@@ -64,7 +64,10 @@ def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) ->
     refuse_what_changes(bound.expression)
     cutter = _Cutter(Arrangements(catalog, name))
     query = _without_ctes(bound.expression.copy())
-    return renamed(cutter.piece(query), names), cutter.arrangements
+    try:
+        return renamed(cutter.piece(query), names), cutter.arrangements
+    except NotCut:
+        raise refuse("VALUES" if isinstance(query, exp.Values) else type(query).__name__, query) from None
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -115,7 +118,7 @@ def _without_ctes(query: exp.Expression) -> exp.Expression:
                 inner.replace(_without_ctes(inner.copy()))
         return query
     if clause.args.get("recursive"):
-        raise Unsupported("WITH RECURSIVE is not supported in a materialized view yet", position=position_of(clause))
+        raise refuse("WITH RECURSIVE", clause)
     query.set("with_", None)
     ctes = [(each.alias, each.args["alias"].args.get("columns") or [], each.this) for each in clause.expressions]
     known: dict[str, tuple[list, exp.Expression]] = {}
@@ -146,6 +149,8 @@ class _Cutter(Joins):
         """The query as a piece; what it needs is stored in internal tables."""
         if isinstance(query, exp.Subquery) and not any(query.args.get(key) for key in ("order", "limit", "offset")):
             return self.piece(query.this)
+        if not isinstance(query, (exp.Select, exp.SetOperation, exp.Subquery)):
+            raise NotCut  # the block around it may know what to do
         before = self.arrangements.mark()
         try:
             found = self._cut(query)
@@ -226,7 +231,7 @@ class _Cutter(Joins):
 
     def _plain(self, node: exp.Select) -> Piece:
         items = self._items(node)
-        if any(has_query(each) for _, each in items):
+        if any(has_query(each) or _makes_rows(each) for _, each in items):
             raise NotCut
         where = conjuncts(node.args.get("where"))
         if not node.args.get("joins") and not any(map(has_query, where)):
@@ -454,6 +459,10 @@ class _Cutter(Joins):
             found = joined.keyed(items)
         query = self.arrangements.stored(found) if isinstance(found, Keyed) else found
         return self.arrangements.side(query, names)
+
+
+def _makes_rows(expression: exp.Expression) -> bool:
+    return any(is_set_returning(call.this) for call in own_calls(expression))
 
 
 def _has_window(expression: exp.Expression) -> bool:
