@@ -71,15 +71,28 @@ class Operator:
     """The relations that it reads and, of each, the columns that correspond to the key."""
     describe: str
     """What it does, for EXPLAIN."""
+    adds: tuple[tuple[str, str | None], ...] = ()
+    """If all columns but the key can be had from their old values and the inputs' changes: those columns, each with the
+    one that counts what it is the sum of, if it is one. The first counts the rows of a key."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether all of it is computed anew when an input changes."""
+        return not self.key and not self.adds
 
     def to_json(self) -> dict[str, Any]:
         inputs = [[id, list(columns)] for id, columns in self.inputs]
-        return {"key": list(self.key), "inputs": inputs, "describe": self.describe}
+        data = {"key": list(self.key), "inputs": inputs, "describe": self.describe}
+        return data | ({"adds": [list(each) for each in self.adds]} if self.adds else {})
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Operator:
-        inputs = tuple((id, tuple(columns)) for id, columns in data["inputs"])
-        return Operator(key=tuple(data["key"]), inputs=inputs, describe=data["describe"])
+        return Operator(
+            key=tuple(data["key"]),
+            inputs=tuple((id, tuple(columns)) for id, columns in data["inputs"]),
+            describe=data["describe"],
+            adds=tuple((name, count) for name, count in data.get("adds", ())),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

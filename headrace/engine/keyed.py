@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
@@ -28,13 +29,14 @@ from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.groups import added_up
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
 from headrace.errors import DataError, EpochFailed
 from headrace.sql.translate import to_spark
 from headrace.state.layout import Layout
-from headrace.state.lookup import IndexCache, starting_with
+from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
 from headrace.state.merge import consolidate
 from headrace.state.native import write_sorted
@@ -128,6 +130,9 @@ class KeyedRelations:
 
     def _delta(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
         assert relation.operator is not None
+        if relation.operator.adds:
+            found = self._added(state, relation, touched)
+            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
         if not relation.operator.key:
             return self._recomputed(state, relation, None, epoch)
         keys = self._few_keys(state, relation, touched)
@@ -177,13 +182,67 @@ class KeyedRelations:
             return None
         return self._computed(state, relation, rows), old.select(layout.names)
 
+    # --- what adds up -------------------------------------------------------------------------------------------
+
+    def _added(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
+        """The new rows of the touched groups, and the old ones; None if those are many."""
+        small = sum(file.rows for files in touched.values() for file in files) <= 4 * FEW_KEYS
+        changes = []
+        for weight in (1, -1):
+            rows = self._few_changes(state, relation, touched, weight) if small else None
+            if rows is not None:
+                changes.append(self._computed(state, relation, rows))
+                continue
+            frame = self._evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
+        if max(each.num_rows for each in changes) > FEW_KEYS:
+            return None
+        layout = Layout.of(relation)
+        keys = pa.concat_tables([each.select(list(relation.operator.key)) for each in changes])
+        if relation.operator.key:
+            old = self._starting_with(state, layout, keys)
+        else:
+            old = self._all_rows(state, layout)
+        if old is None:
+            return None
+        old = old.select(layout.names)
+        return added_up(layout, relation.operator, old, *changes), old
+
+    def _few_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, pa.Table]:
+        rows = {}
+        for id, _ in relation.operator.inputs:
+            layout = Layout.of(state.catalog.relations[id])
+            tables = [self._columns(layout, file, [*layout.names, WEIGHT]) for file in touched.get(id, ())]
+            table = pa.concat_tables(tables) if tables else layout.stored_schema.empty_table()
+            rows[id] = table.filter(pc.equal(table[WEIGHT], weight)).select(layout.names)
+        return rows
+
+    def _many_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, DataFrame]:
+        frames = {}
+        for id, _ in relation.operator.inputs:
+            source = state.catalog.relations[id]
+            layout = Layout.of(source)
+            if touched.get(id):
+                rows = read_files(self._spark, self._storage.uri(""), touched[id], layout.spark_schema)
+                frames[id] = rows.where(f"{WEIGHT} = {weight}").selectExpr(*_quoted(layout))
+            else:
+                frames[id] = self._frames.empty(source)
+        return frames
+
+    def _all_rows(self, state: Manifest, layout: Layout) -> pa.Table:
+        """Of a relation that has one row."""
+        tables = [layout.stored_schema.empty_table()]
+        for file in (file for run in state.runs.get(layout.relation_id, ()) for file in run.files):
+            tables.append(self._columns(layout, file, layout.stored_schema.names))
+        return newest_live(layout, pa.concat_tables(tables))
+
     def _starting_with(self, state: Manifest, layout: Layout, keys: pa.Table) -> pa.Table | None:
         runs = state.runs.get(layout.relation_id, ())
         keys = keys.select(layout.key_names[: keys.num_columns])
         return starting_with(self._spark, self._storage.files, layout, runs, keys, self._indexes, most=LOOKUP_ROWS)
 
     def _computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
-        """The piece over a few rows, by one task."""
+        """The piece over a few rows, by one task. Of no rows nothing comes, which needs no task."""
         layout = Layout.of(relation)
         if not any(table.num_rows for table in rows.values()):
             return layout.row_schema.empty_table()

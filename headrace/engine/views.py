@@ -110,7 +110,7 @@ def _cut_view(
 
 def _refuse_recomputing(relations: tuple[Relation, ...]) -> None:
     for each in relations:
-        if each.operator is not None and not each.operator.key:
+        if each.operator is not None and each.operator.recomputes:
             raise Unsupported(
                 "a part of the query can only be computed anew as a whole when its inputs change",
                 hint="EXPLAIN says which; leave out refresh = 'incremental' to have it so",

@@ -148,9 +148,13 @@ class Arrangements:
 
     def stored(self, piece: Keyed) -> exp.Query:
         """The visible columns of a keyed piece, from an internal table that holds it."""
-        relation = self._add(self.keyed(piece), piece.describe.split(" ")[0])
+        relation = self.made_of(piece)
         items = [(each.name, typed_column(relation.name, each.name, each.type)) for each in relation.visible_columns]
         return select(items, table(relation.name, relation.name))
+
+    def made_of(self, piece: Keyed) -> Relation:
+        """The internal table that holds a keyed piece."""
+        return self._add(self.keyed(piece), piece.describe.split(" ")[0])
 
     def keyed(self, piece: Keyed) -> Relation:
         """A keyed piece as a relation without a name."""
@@ -172,7 +176,7 @@ class Arrangements:
             depends_on=tuple(id for id, _ in inputs),
             maintained=bound.text(),
             reads=tuple(id for id, _ in inputs),
-            operator=Operator(key=piece.key, inputs=inputs, describe=piece.describe),
+            operator=Operator(key=piece.key, inputs=inputs, describe=piece.describe, adds=piece.adds),
         )
 
     def _add(self, relation: Relation, what: str) -> Relation:

@@ -45,6 +45,7 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
+from headrace.plan.sums import additive, groups, over_groups
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression
 from headrace.sql.grouping import has_aggregate, own_calls
@@ -278,6 +279,8 @@ class _Cutter(Joins):
             raise NotCut
         keys = list({each.sql(): each for each in keys}.values())
         side = self.side(node, used)
+        if (calls := additive([each for _, each in items] + ([having.this] if having is not None else []))) is not None:
+            return self._added_up(side, items, having, calls, keys)
         if keys:
             arranged = self.arrangements.arranged(side, [substituted(each, side.over(SOURCE)) for each in keys], SOURCE)
             source, inputs, columns = arranged.source, (arranged.input,), arranged.columns
@@ -306,6 +309,22 @@ class _Cutter(Joins):
             inputs=inputs,
             describe="aggregate" if keys else "recompute",
         )
+
+    def _added_up(
+        self,
+        side: Side,
+        items: list[tuple[str, exp.Expression]],
+        having: exp.Having | None,
+        calls: list[exp.Expression],
+        keys: list[exp.Expression],
+    ) -> Piece:
+        columns = side.over(SOURCE)
+        calls, keys = ([substituted(each, columns) for each in some] for some in (calls, keys))
+        inputs = tuple((name, ()) for name in relations_in(side.query))
+        found = self.arrangements.made_of(groups(calls, keys, subquery(side.query.copy(), SOURCE), inputs))
+        asked = [(name, substituted(each, columns)) for name, each in items]
+        condition = None if having is None else substituted(having.this, columns)
+        return over_groups(found, asked, condition, calls, keys)
 
     def _distinct(self, query: exp.Query) -> Keyed:
         names = outputs_of(query)

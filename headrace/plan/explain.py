@@ -45,8 +45,10 @@ def explain_pieces(
 def _rule(relation: Relation) -> str:
     if relation.operator is None:
         return "linear"
-    if not relation.operator.key:
+    if relation.operator.recomputes:
         return "no, all of it is computed anew"
+    if relation.operator.adds:
+        return "from its old rows"
     return f"by key {name_list(relation.operator.key)}"
 
 

@@ -47,6 +47,8 @@ class Keyed:
     """The other columns of the pk."""
     inputs: Inputs
     describe: str
+    adds: tuple[tuple[str, str | None], ...] = ()
+    """Columns whose new value is the old one and what the change adds, see :mod:`headrace.plan.sums`."""
 
     @property
     def distribution(self) -> tuple[str, ...]:
