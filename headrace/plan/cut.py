@@ -46,6 +46,7 @@ from headrace.plan.pieces import (
     typed_column,
 )
 from headrace.plan.sums import additive, groups, over_groups
+from headrace.plan.unnest import unnested
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression
 from headrace.sql.grouping import has_aggregate, own_calls
@@ -212,6 +213,7 @@ class _Cutter(Joins):
             inner.set("distinct", None)
             inner.set("order", None)
             return self._distinct(self.linear(inner))
+        node = unnested(node, self.arrangements.rebound)
         items = [each.unalias() for each in node.expressions]
         if any(_has_window(each) for each in items):
             return self._windowed(node)

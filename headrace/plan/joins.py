@@ -108,12 +108,11 @@ class Joins:
     def joined(self, node: exp.Select, used: Sequence[exp.Expression]) -> Joined:
         items = _items(node)
         aliases = [each.alias for each in items]
-        if len(set(aliases)) < len(aliases) or any(
-            _shadows(each, set(aliases)) for each in conjuncts(node.args.get("where"))
-        ):
+        where = conjuncts(node.args.get("where"))
+        hidden = [each for each in where if not isinstance(each, exp.In) and _shadows(each, set(aliases))]
+        if len(set(aliases)) < len(aliases) or hidden:
             raise NotCut
         nullable = _nullable(items)
-        where = conjuncts(node.args.get("where"))
         asked = [each for each in where if has_query(each)]
         pool = [each for each in where if not has_query(each)]
         for each in items:

@@ -117,6 +117,31 @@ def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
         return conjuncts(condition.this)
     if isinstance(condition, exp.And):
         return conjuncts(condition.this) + conjuncts(condition.expression)
+    if isinstance(condition, exp.Or):
+        return _factored(condition)
+    return [condition]
+
+
+def _factored(condition: exp.Or) -> list[exp.Expression]:
+    """``a AND b OR a AND c`` is ``a AND (b OR c)``: what all alternatives ask for is a part by itself."""
+    alternatives = [conjuncts(each) for each in _disjuncts(condition)]
+    common = [each for each in alternatives[0] if all(each in other for other in alternatives[1:])]
+    if not common:
+        return [condition]
+    rest = [[each for each in parts if each not in common] for parts in alternatives]
+    if not all(rest):
+        return common
+    whole: exp.Expression = conjunction(rest[0])
+    for parts in rest[1:]:
+        whole = exp.Or(this=whole, expression=conjunction(parts))
+    return [*common, whole]
+
+
+def _disjuncts(condition: exp.Expression) -> list[exp.Expression]:
+    if isinstance(condition, exp.Paren):
+        return _disjuncts(condition.this)
+    if isinstance(condition, exp.Or):
+        return _disjuncts(condition.this) + _disjuncts(condition.expression)
     return [condition]
 
 

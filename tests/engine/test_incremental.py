@@ -55,6 +55,8 @@ VIEWS = {
     "only": "SELECT k FROM t EXCEPT SELECT y FROM u",
     "top": "SELECT k, count(*) AS c FROM t GROUP BY k ORDER BY c DESC, k LIMIT 2",
     "scalar": "SELECT id FROM t WHERE x > (SELECT avg(n) FROM u)",
+    "correlated": "SELECT id FROM t WHERE x > (SELECT max(n) - 2 FROM u WHERE u.y = t.k)",
+    "alternatives": "SELECT t.id, u.id AS uid FROM t, u WHERE (t.k = u.y AND t.x > 3) OR (t.k = u.y AND u.n < 2)",
     "groups_of_groups": "SELECT c, count(*) AS n FROM (SELECT k, count(*) AS c FROM t GROUP BY k) q GROUP BY c",
     "with_groups": "SELECT t.id, q.c FROM t JOIN (SELECT y, count(*) AS c FROM u GROUP BY y) q ON t.k = q.y",
 }
