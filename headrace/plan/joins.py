@@ -122,7 +122,9 @@ class Joins:
                 certain = [on for on in each.on if not sources_in(on) & nullable]
                 pool += certain
                 each.on = [on for on in each.on if on not in certain]
-        everything = [*used, *where, *pool, *(on for each in items for on in each.on)]
+        # A query that IN compares with has names of its own.
+        seen = [each.this if isinstance(each, exp.In) else each for each in where]
+        everything = [*used, *seen, *pool, *(on for each in items for on in each.on)]
         needed = {name for each in everything for name in columns_of(each) if name[0] in aliases}
         kinds = {(each.table, each.name): each for one in everything for each in one.find_all(exp.Column)}
         sides: dict[str, Side] = {}
