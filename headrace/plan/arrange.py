@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL, INTERNAL_PREFIX, Catalog, Column, KeyColumn, Operator, Relation
+from headrace.errors import Unsupported
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import stream_key
 from headrace.plan.nodes import Node
 from headrace.plan.pieces import (
     Keyed,
     Name,
+    NotCut,
     Side,
     aliased,
     rebound,
@@ -128,6 +130,14 @@ class Arrangements:
     def _arrangement(self, query: exp.Query, key: Sequence[str]) -> Relation:
         bound = bind_query(parse_query(print_sql(query)), self.catalog)
         return self._add(self.linear(bound, None, key), "arrangement")
+
+    def check_linear(self, query: exp.Query) -> None:
+        """A query may be linear and yet have no stream key: UNION ALL of a relation with one row and one with many."""
+        try:
+            bound = bind_query(parse_query(print_sql(query)), self.catalog)
+            stream_key(build(bound, self.catalog), self.catalog)
+        except Unsupported:
+            raise NotCut from None
 
     def linear(self, bound: BoundQuery, names: Sequence[str] | None, key: Sequence[str] = ()) -> Relation:
         """A linear query as a relation without a name: its columns, and its key behind the columns given."""

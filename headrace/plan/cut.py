@@ -156,6 +156,8 @@ class _Cutter(Joins):
         before = self.arrangements.mark()
         try:
             found = self._cut(query)
+            if not isinstance(found, Keyed):
+                self.arrangements.check_linear(found)
         except NotCut:
             self.arrangements.back_to(before)
             found = self.whole(query)
