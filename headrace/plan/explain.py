@@ -80,9 +80,11 @@ def _piece(
         if each.kind == INTERNAL:
             lines += _stored(each, catalog, plan_of, filled, below, mark)
         else:
-            how = {"by": name_list(columns)} if columns else {"whole": "true"}
+            # By key, or only what changes, or all of it.
+            name = "StreamLookup" if columns else "StreamChanges" if operator.adds else "StreamRead"
+            by = {"by": name_list(columns)} if columns else {}
             pk = {"pk": _list(map(_key, each.pk)), "dist": _hash(each.distribution)}
-            lines.append(below + mark + _line("StreamLookup", table=quote_sql(each.name), **how, **pk))
+            lines.append(below + mark + _line(name, table=quote_sql(each.name), **by, **pk))
     return lines
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.errors import Unsupported
+from headrace.plan.build import build
 from headrace.plan.cut import cut
+from headrace.plan.explain import explain_pieces
+from headrace.plan.keys import stream_key
+from headrace.plan.nodes import Node
 from headrace.plan.pieces import Keyed
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
@@ -125,3 +131,29 @@ def test_the_order_of_inner_joins_follows_their_equalities(catalog):
 def test_what_stays_refused(catalog, text):
     with pytest.raises(Unsupported, match="not supported in a materialized view yet"):
         pieces(text, catalog)
+
+
+def test_explain(catalog):
+    bound = bind_query(parse_query("SELECT t.k, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.k"), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    found = arrangements.catalog
+
+    def plan_of(relation: Relation) -> Node:
+        return stream_key(build(bind_query(parse_query(relation.query), found), found), found).plan
+
+    text = explain_pieces(arrangements.keyed(last).replace(name="v"), found, plan_of)
+    told = [re.fullmatch(r"[ │├└─]*(\w+) \{ .*incremental: (.*) \}", line).groups() for line in text.splitlines()]
+    assert told == [
+        ("StreamMaterialize", "by key [k]"),
+        ("StreamAggregate", "by key [k]"),
+        ("StreamInternalTable", "linear"),
+        ("StreamProject", "linear"),
+        ("StreamTableScan", "linear"),
+        ("StreamInternalTable", "by key [_hr_key_0]"),
+        ("StreamInnerJoin", "by key [_hr_key_0]"),
+        ("StreamInternalTable", "linear"),
+        ("StreamProject", "linear"),
+        ("StreamTableScan", "linear"),
+        ("StreamLookup", "linear"),
+    ]
+    assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
