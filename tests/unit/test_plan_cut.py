@@ -134,7 +134,7 @@ def test_what_stays_refused(catalog, text):
 
 
 def test_explain(catalog):
-    bound = bind_query(parse_query("SELECT t.k, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.k"), catalog)
+    bound = bind_query(parse_query("SELECT t.s, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s"), catalog)
     last, arrangements = cut(bound, catalog, "v", bound.output)
     found = arrangements.catalog
 
@@ -144,8 +144,8 @@ def test_explain(catalog):
     text = explain_pieces(arrangements.keyed(last).replace(name="v"), found, plan_of)
     told = [re.fullmatch(r"[ │├└─]*(\w+) \{ .*incremental: (.*) \}", line).groups() for line in text.splitlines()]
     assert told == [
-        ("StreamMaterialize", "by key [k]"),
-        ("StreamAggregate", "by key [k]"),
+        ("StreamMaterialize", "by key [s]"),
+        ("StreamAggregate", "by key [s]"),
         ("StreamInternalTable", "linear"),
         ("StreamProject", "linear"),
         ("StreamTableScan", "linear"),
