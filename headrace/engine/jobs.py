@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from headrace.backfill.job import Input, Job
+from headrace.backfill.job import ALMOST, Input, Job
 from headrace.backfill.order import check_order
 from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
@@ -144,12 +144,8 @@ class Jobs:
         def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
                 return with_job(state, job.replace(paused=paused))
-            # It failed: what it has read is gone, and it begins anew; so does what it stands on, if that is why.
-            for other in jobs_of(state).values():
-                above = {each.id for each in state.catalog.dependents(other.id)}
-                if other.error is not None and (other.id == id or id in above):
-                    state = restarted(state, other.replace(paused=False, error=None, created_epoch=epoch))
-            return state
+            # It failed: what it has read is gone, and it begins anew.
+            return restarted(state, job.replace(paused=False, error=None, created_epoch=epoch))
 
         return self._change(id, change, "PAUSE" if paused else "RESUME")
 
@@ -203,10 +199,11 @@ class Jobs:
 
     def _change(self, id: int, change: Callable[[Manifest, Job, int], Manifest], what: str) -> None:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            job = jobs_of(state).get(id)
-            if job is None:
+            if id not in jobs_of(state):
                 raise _no_job(id)
-            return change(state, job, epoch), None
+            for job in jobs_for(state, id):
+                state = change(state, job, epoch)
+            return state, None
 
         self._engine.coordinator.mutate(apply, what)
 
@@ -274,7 +271,9 @@ class Jobs:
 
     def _progress(self, state: Manifest, job: Job) -> dict[str, Any]:
         rate = self._engine.backfills.rate(job.id)
-        left = max(0, job.rows_total - job.rows_read)
+        together = jobs_for(state, job.id)
+        rows_read, rows_total = sum(each.rows_read for each in together), sum(each.rows_total for each in together)
+        left = max(0, rows_total - rows_read)
         described = job.state(committed_epoch=state.epoch)
         inputs = {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()}
         if job.builds:
@@ -293,9 +292,9 @@ class Jobs:
             "strategy": job.strategy,
             "parallelism": job.parallelism,
             "rate_limit": job.rate_limit,
-            "fraction": job.fraction,
-            "rows_read": job.rows_read,
-            "rows_total": job.rows_total,
+            "fraction": min(rows_read / rows_total, ALMOST) if job.builds and rows_total else job.fraction,
+            "rows_read": rows_read,
+            "rows_total": rows_total,
             "rows_in_flight": self._engine.backfills.rows_in_flight(job.id),
             "rows_per_second": rate,
             "seconds_left": left / rate if rate and described == "running" else None,
@@ -306,6 +305,19 @@ class Jobs:
             "lag_bytes": None,
             "lag_seconds": None,
         }
+
+
+def jobs_for(state: Manifest, id: int) -> list[Job]:
+    """The job, and those of the internal tables that its view waits for."""
+    jobs, relations = jobs_of(state), state.catalog.relations
+    found, waiting = [jobs[id]], [id]
+    while waiting:
+        below = [relations[each] for each in relations[waiting.pop()].depends_on if each in relations]
+        for each in below:
+            if each.kind == INTERNAL and each.id in jobs and jobs[each.id] not in found:
+                found.append(jobs[each.id])
+                waiting.append(each.id)
+    return found
 
 
 def _no_job(id: int) -> HeadraceError:
