@@ -184,7 +184,11 @@ def test_views_are_their_queries_after_every_statement(run):
         run.create(name, VIEWS[name], wait=False)
         run.write()
         run.check()
+    run.crash()
+    run.write()
+    run.check()
     run.database.sql("WAIT")
+    run.check()
     for name, (query, below) in ABOVE.items():
         assert below in run.queries
         run.create(name, query)
