@@ -48,7 +48,7 @@ from headrace.plan.pieces import (
 from headrace.plan.sums import additive, groups, over_groups
 from headrace.plan.unnest import unnested
 from headrace.sql.bind import BoundQuery
-from headrace.sql.dialect import parse_expression
+from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.names import check_column_names
 from headrace.sql.sets import is_set_returning
@@ -209,7 +209,7 @@ class _Cutter(Joins):
             return self._limited(node)
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
-            raise NotCut
+            return self._first_of_each(node, distinct.args["on"])
         if distinct is not None:
             inner = node.copy()
             inner.set("distinct", None)
@@ -351,6 +351,31 @@ class _Cutter(Joins):
             inputs=(arranged.input,),
             describe="distinct",
         )
+
+    def _first_of_each(self, node: exp.Select, on: exp.Expression) -> Piece:
+        """DISTINCT ON: the row that is first among those that are the same in some columns."""
+        items = [each.unalias() for each in node.expressions]
+
+        def text(each: exp.Expression) -> str:
+            by_number = isinstance(each, exp.Literal) and not each.is_string
+            return print_sql(items[int(each.name) - 1] if by_number else each)
+
+        keys = [text(each) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]
+        order = []
+        for each in node.args["order"].expressions if node.args.get("order") is not None else []:
+            ordered = each.copy()
+            ordered.set("this", parse_expression(text(each.this)))
+            order.append(print_sql(ordered))
+        number = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {', '.join(order or keys)})"
+        inner = node.copy()
+        inner.set("distinct", None)
+        inner.set("order", None)
+        names = [f"column_{at}" for at in range(len(items))]
+        inner.set("expressions", [aliased(each.copy(), name) for each, name in zip(items, names, strict=True)])
+        inner.append("expressions", aliased(parse_expression(number), "number"))
+        shown = [(own, typed_column(SOURCE, name, None)) for own, name in zip(outputs_of(node), names, strict=True)]
+        first = exp.EQ(this=typed_column(SOURCE, "number", None), expression=exp.Literal.number(1))
+        return self._cut(self.arrangements.rebound(select(shown, subquery(inner, SOURCE), [first])))
 
     # --- windows, LIMIT -------------------------------------------------------------------------------------------
 

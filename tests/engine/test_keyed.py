@@ -13,6 +13,7 @@ VIEWS = {
     "total": "SELECT count(*) AS c, sum(x) AS sx, max(x) AS m FROM t",
     "different": "SELECT DISTINCT x FROM t",
     "joined": "SELECT t.id, u.name FROM t LEFT JOIN u ON t.k = u.id",
+    "newest": "SELECT DISTINCT ON (k) k, id, x FROM t ORDER BY k, x DESC, id",
     "ranked": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC) AS r FROM t",
 }
 

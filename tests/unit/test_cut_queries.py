@@ -12,10 +12,12 @@ import random
 import sqlite3
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
+from headrace.engine.groups import added_up
 from headrace.plan.build import build
 from headrace.plan.cut import cut
 from headrace.plan.keys import stream_key
@@ -23,6 +25,7 @@ from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.plan.pieces import Keyed
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query, print_sql
+from headrace.state.layout import Layout
 from headrace.types import SqlType
 from tests.support.random_queries import TABLES, Queries, random_rows
 
@@ -91,6 +94,34 @@ def _keys(rows: list[tuple], relation: Relation, columns: tuple[str, ...]) -> se
     return {tuple(row[index] for index in at) for row in rows}
 
 
+def check_sums(
+    lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]], chance: random.Random
+) -> None:
+    """What the rows of one half of the inputs say and what those of the other half say add up, both ways."""
+    layout = Layout.of(relation)
+    halves: list[pa.Table] = []
+    chosen = {id: [chance.random() < 0.5 for _ in held[id]] for id in relation.reads}
+    for half in (True, False):
+        for id in relation.reads:
+            rows = [row for row, mine in zip(held[id], chosen[id], strict=True) if mine is half]
+            lite.store(catalog.relations[id], rows, "part")
+        halves.append(_arrow(layout, lite.rows(relation.query, "part")))
+    whole, nothing = _arrow(layout, held[relation.id]), layout.row_schema.empty_table()
+    one, other = halves
+    assert _counted(added_up(layout, relation.operator, one, other, nothing)) == _counted(whole), relation.query
+    assert _counted(added_up(layout, relation.operator, whole, nothing, other)) == _counted(one), relation.query
+
+
+def _arrow(layout: Layout, rows: list[tuple]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(layout.names)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, layout.row_schema, strict=True)]
+    return pa.table(arrays, schema=layout.row_schema)
+
+
+def _counted(rows: pa.Table) -> Counter:
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
 def check(seed: int) -> str:
     chance = random.Random(seed)
     catalog, lite = _catalog(), Lite()
@@ -117,6 +148,8 @@ def check(seed: int) -> str:
         )
         lite.store(relation, found)
         operator = relation.operator
+        if operator is not None and operator.adds:
+            check_sums(lite, relation, arrangements.catalog, held, chance)
         if operator is None or operator.adds or not operator.key:
             continue
         every = _keys(found, relation, operator.key)

@@ -86,6 +86,8 @@ def pieces(text: str, catalog: Catalog) -> list[str]:
          ["arrangement by y, _hr_key_0 of u", "semi join by id of t(id) 3_arrangement(y)"]),
         ("SELECT id, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM t",
          ["arrangement by k, id of t", "window by _hr_key_0, id of 3_arrangement(k)"]),
+        ("SELECT DISTINCT ON (k) k, s FROM t ORDER BY k, x DESC, id",
+         ["arrangement by k, id of t", "window by k, _hr_key_0 of 3_arrangement(k)"]),
         ("SELECT k FROM t INTERSECT SELECT y FROM u",
          ["arrangement by k, _hr_key_0 of t", "arrangement by k, _hr_key_0 of u",
           "intersect by k of 3_arrangement(k) 4_arrangement(k)"]),
