@@ -109,7 +109,7 @@ class Joins:
         items = _items(node)
         aliases = [each.alias for each in items]
         where = conjuncts(node.args.get("where"))
-        hidden = [each for each in where if not isinstance(each, exp.In) and _shadows(each, set(aliases))]
+        hidden = [each for each in where if not _is_in(each) and _shadows(each, set(aliases))]
         if len(set(aliases)) < len(aliases) or hidden:
             raise NotCut
         nullable = _nullable(items)
@@ -123,7 +123,7 @@ class Joins:
                 pool += certain
                 each.on = [on for on in each.on if on not in certain]
         # A query that IN compares with has names of its own.
-        seen = [each.this if isinstance(each, exp.In) else each for each in where]
+        seen = [each.find(exp.In).this if _is_in(each) else each for each in where]
         everything = [*used, *seen, *pool, *(on for each in items for on in each.on)]
         needed = {name for each in everything for name in columns_of(each) if name[0] in aliases}
         kinds = {(each.table, each.name): each for one in everything for each in one.find_all(exp.Column)}
@@ -161,7 +161,7 @@ class Joins:
                 raise NotCut
         for position, each in enumerate(asked):
             left = self._as_side(current, [*used, *asked[position:]])
-            current = self._asked(left, each, set(aliases))
+            current = self._asked(left, each, set(aliases), node)
         assert isinstance(current, Joined)
         return current
 
@@ -227,12 +227,14 @@ class Joins:
 
     # --- EXISTS and IN --------------------------------------------------------------------------------------------
 
-    def _asked(self, left: Side, condition: exp.Expression, outer: set[str]) -> Joined:
+    def _asked(self, left: Side, condition: exp.Expression, outer: set[str], node: exp.Select) -> Joined:
         negated = isinstance(condition, exp.Not)
         inner = condition.this.unnest() if negated else condition
         if isinstance(inner, exp.Exists):
             right, equal, rest = self._exists(inner.this, outer)
-        elif isinstance(inner, exp.In) and inner.args.get("query") is not None and not negated:
+        elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
+            if negated and not self._without_nulls(inner, node):
+                raise NotCut  # one NULL among the others, and nothing is known not to be there
             right, equal, rest = self._in(inner, outer)
         else:
             raise NotCut
@@ -284,6 +286,28 @@ class Joins:
         (name,) = list(side.types)
         side = Side(query=side.query, names={("in", name): name}, types=side.types)
         return side, [(condition.this, typed_column("in", name, side.types[name]))], []
+
+    def _without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
+        """Whether neither side of IN can be NULL: both are columns of tables that say so."""
+        query = condition.args["query"]
+        inner = query.this if isinstance(query, exp.Subquery) else query
+        if not isinstance(inner, exp.Select) or len(inner.expressions) != 1 or inner.args.get("group") is not None:
+            return False
+        return self._never_null(condition.this.unnest(), node) and self._never_null(
+            inner.expressions[0].unalias(), inner
+        )
+
+    def _never_null(self, column: exp.Expression, node: exp.Select) -> bool:
+        if not isinstance(column, exp.Column) or node.args.get("from_") is None:
+            return False
+        items = _items(node)
+        source = next((each.source for each in items if each.alias == column.table), None)
+        if not isinstance(source, exp.Table) or source.db != SCHEMA or column.table in _nullable(items):
+            return False
+        found = next(
+            (each for each in self.arrangements.catalog.get(source.name).columns if each.name == column.name), None
+        )
+        return found is not None and not found.nullable
 
     def _inner_side(
         self, node: exp.Select, where: list[exp.Expression], outside: list[exp.Expression], aliases: set[str]
@@ -381,6 +405,11 @@ def _marked(arranged: Arranged) -> exp.Subquery:
     shown = {column.name: column for column in (*arranged.columns.values(), *arranged.key, *arranged.rest)}
     items: list[tuple[str, exp.Expression]] = [*shown.items(), (HERE, cast_to(exp.Literal.number(1), INTEGER))]
     return subquery(select(items, arranged.source), alias)
+
+
+def _is_in(condition: exp.Expression) -> bool:
+    """Whether a condition is IN or NOT IN, and nothing else."""
+    return isinstance(condition.this.unnest() if isinstance(condition, exp.Not) else condition, exp.In)
 
 
 def _shadows(condition: exp.Expression, outer: set[str]) -> bool:

@@ -47,6 +47,7 @@ VIEWS = {
     "exists": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.k AND u.n > 2)",
     "not_exists": "SELECT id, x FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
     "among": "SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE n > 1)",
+    "not_among": "SELECT x FROM t WHERE id NOT IN (SELECT id FROM u WHERE n > 1)",
     "ranked": "SELECT id, row_number() OVER (PARTITION BY k ORDER BY x, id) AS rn FROM t",
     "best": "SELECT * FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY x DESC, id) AS rn FROM t) q"
     " WHERE rn <= 2",
@@ -114,8 +115,7 @@ class Run:
         self.database = headrace.connect(self._warehouse, spark=self._spark, parameters={"barrier_interval": "100ms"})
 
     def crash(self) -> None:
-        self.database.engine.coordinator.abandon()
-        self.database.close()
+        self.database.engine.abandon()
         self.open()
 
     def create(self, name: str, query: str, *, wait: bool = True) -> None:

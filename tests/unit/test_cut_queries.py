@@ -37,7 +37,7 @@ def _catalog() -> Catalog:
     for number, (name, columns) in enumerate(TABLES.items(), 1):
         kinds = {column: SqlType("varchar" if column == "s" else "integer") for column in columns}
         key = "id"
-        shown = [Column(name=column, type=kind) for column, kind in kinds.items()]
+        shown = [Column(name=column, type=kind, nullable=column != "id") for column, kind in kinds.items()]
         if "id" not in columns:
             key = "_row_id"
             shown.append(Column(name=key, type=SqlType("bigint"), hidden=True, nullable=False))

@@ -26,7 +26,7 @@ def _table(id: int, name: str, columns: dict[str, SqlType], pk: str) -> Relation
         id=id,
         name=name,
         kind=TABLE,
-        columns=tuple(Column(name=column, type=kind) for column, kind in columns.items()),
+        columns=tuple(Column(name=column, type=kind, nullable=column != pk) for column, kind in columns.items()),
         pk=(KeyColumn(name=pk),),
         distribution=(pk,),
     )
@@ -97,6 +97,8 @@ def pieces(text: str, catalog: Catalog) -> list[str]:
         ("SELECT t.id FROM t, u WHERE t.x < u.n", ["recompute by id, _hr_key_0 of t u"]),
         ("SELECT k FROM t WHERE x > (SELECT max(n) FROM u)", ["recompute by k, _hr_key_0 of t u"]),
         ("SELECT id FROM t WHERE k NOT IN (SELECT y FROM u)", ["recompute by id, _hr_key_0 of t u"]),
+        ("SELECT k FROM t WHERE id NOT IN (SELECT id FROM u WHERE n > 1)",
+         ["anti join by _hr_key_0 of t(id) u(id)"]),
         ("SELECT k FROM (SELECT DISTINCT k, s FROM t) AS q WHERE s = 'a'",
          ["arrangement by k, s, _hr_key_0 of t", "distinct by k, _hr_key_0 of 3_arrangement(k, s)"]),
     ],
