@@ -17,11 +17,12 @@ import dataclasses
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
 from headrace.engine.bulk import BulkWriter
@@ -35,6 +36,8 @@ from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
 from headrace.errors import DataError, EpochFailed
 from headrace.sql.translate import to_spark
+from headrace.state.files import open_parquet
+from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
@@ -109,7 +112,7 @@ class KeyedRelations:
         with spark_errors(f'building {state.catalog.owner(relation).kind} "{state.catalog.owner(relation).name}"'):
             return write_sorted(rows.sortWithinPartitions(*key_order(layout)), self._storage, layout)
 
-    def _blaming(self, state: Manifest, relation: Relation, work):
+    def _blaming(self, state: Manifest, relation: Relation, work: Callable[[], TableDelta | None]) -> TableDelta | None:
         """What is wrong with a row is said with the name of the view that cannot have it."""
         try:
             return work()
@@ -154,14 +157,12 @@ class KeyedRelations:
             for file in touched.get(id, ()):
                 tables.append(self._columns(source, file, columns).rename_columns(schema.names).cast(schema))
         keys = pa.concat_tables(tables).combine_chunks()
-        encoded = layout.codec.__class__([(layout.types[key.name], key) for key in layout.pk[: len(schema)]])
-        first = {key: at for at, key in enumerate(encoded.encode_table(keys, schema.names))}
+        codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(schema)]])
+        first = {key: at for at, key in enumerate(codec.encode_table(keys, schema.names))}
         return keys.take(pa.array(sorted(first.values()), pa.int64())) if len(first) <= FEW_KEYS else None
 
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a small file that was just written."""
-        from headrace.state.files import open_parquet
-
         with open_parquet(self._storage.files, file.path) as parquet:
             read = parquet.read(columns=list(dict.fromkeys(names)), use_threads=False)
         return layout.completed(read, list(names))
@@ -276,7 +277,7 @@ class KeyedRelations:
                     nothing = [
                         f"CAST(NULL AS {kind.spark}) AS {quote_spark(name)}" for name, kind in Layout.of(each).columns
                     ]
-                    frames[each.id] = self._session.range(0).selectExpr(*nothing)
+                    frames[each.id] = self._session.range(1).selectExpr(*nothing).where("false")
             frame = self._evaluated(state, relation, frames, self._session)
             plan = frame._jdf.queryExecution().executedPlan().toString()
             # An exchange keeps what it has shuffled, a subquery its result: the next run would find them there.
@@ -364,15 +365,11 @@ def _quoted(layout: Layout) -> list[str]:
     return [quote_spark(name) for name in layout.names]
 
 
-def _range_of(count: int):
-    from pyspark.sql import functions as F
-
+def _range_of(count: int) -> Column:
     return F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)")
 
 
 def _of_keys(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     same = " AND ".join(f"r.{quote_spark(column)} <=> k._hr_k{number}" for number, column in enumerate(columns))
     return rows.alias("r").join(keys.alias("k"), F.expr(same), "left_semi")
 
