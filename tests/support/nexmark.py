@@ -66,8 +66,8 @@ QUERIES = {
     "q3": """SELECT p.name, p.city, p.state, a.id FROM auction AS a JOIN person AS p ON a.seller = p.id
         WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')""",
     "q4": """SELECT category, avg(final) AS average FROM (SELECT max(b.price) AS final, a.category
-        FROM auction AS a, bid AS b WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.category) AS q
-        GROUP BY category""",
+        FROM auction AS a, bid AS b WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires
+        GROUP BY a.id, a.category) AS q GROUP BY category""",
     "q5": f"""SELECT w.auction, w.num FROM (SELECT auction, count(*) AS num, window_start AS starts FROM {_PER_WINDOW}
         GROUP BY window_start, auction) AS w JOIN (SELECT max(num) AS most, starts FROM (SELECT count(*) AS num,
         window_start AS starts FROM {_PER_WINDOW} GROUP BY auction, window_start) AS c GROUP BY starts) AS m
@@ -85,7 +85,8 @@ QUERIES = {
         FROM auction AS a JOIN bid AS b ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q
         WHERE place <= 1""",
     "q15": """SELECT to_char(date_time, 'YYYY-MM-DD') AS day, count(*) AS bids,
-        count(*) FILTER (WHERE price < 100) AS low, count(DISTINCT bidder) AS bidders, count(DISTINCT auction) FILTER (WHERE price >= 100) AS auctions FROM bid
+        count(*) FILTER (WHERE price < 100) AS low, count(DISTINCT bidder) AS bidders,
+        count(DISTINCT auction) FILTER (WHERE price >= 100) AS auctions FROM bid
         GROUP BY to_char(date_time, 'YYYY-MM-DD')""",
     "q16": """SELECT channel, to_char(date_time, 'YYYY-MM-DD') AS day, max(date_time) AS newest, count(*) AS bids,
         count(DISTINCT bidder) AS bidders FROM bid GROUP BY channel, to_char(date_time, 'YYYY-MM-DD')""",
