@@ -122,19 +122,21 @@ class Joins:
                 certain = [on for on in each.on if not sources_in(on) & nullable]
                 pool += certain
                 each.on = [on for on in each.on if on not in certain]
-        # A query that IN compares with has names of its own.
-        seen = [each.find(exp.In).this if _is_in(each) else each for each in where]
-        everything = [*used, *seen, *pool, *(on for each in items for on in each.on)]
-        needed = {name for each in everything for name in columns_of(each) if name[0] in aliases}
-        kinds = {(each.table, each.name): each for one in everything for each in one.find_all(exp.Column)}
-        sides: dict[str, Side] = {}
+        first: dict[str, list[exp.Expression]] = {}
         for each in items:
-            mine = [name for name in sorted(needed) if name[0] == each.alias]
             pushed = [one for one in pool if sources_in(one) == {each.alias} and each.alias not in nullable]
             pool = [one for one in pool if one not in pushed]
             own_on = [one for one in each.on if sources_in(one) == {each.alias}] if each.kind == "left" else []
             each.on = [one for one in each.on if one not in own_on]
-            sides[each.alias] = self._item_side(each, mine, kinds, pushed + own_on)
+            first[each.alias] = pushed + own_on
+        # A query that IN compares with has names of its own.
+        seen = [each.find(exp.In).this if _is_in(each) else each for each in asked]
+        later = [*used, *seen, *pool, *(on for each in items for on in each.on)]
+        kinds = {(each.table, each.name): each for one in later for each in one.find_all(exp.Column)}
+        sides: dict[str, Side] = {}
+        for each in items:
+            mine = [name for name in sorted(kinds) if name[0] == each.alias]
+            sides[each.alias] = self._item_side(each, mine, kinds, first[each.alias])
         done = {items[0].alias}
         current: Side | Joined = sides[items[0].alias]
         waiting = items[1:]
