@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import Job
 from headrace.catalog import MATERIALIZED_VIEW, Catalog, Relation
-from headrace.engine.filling import with_job
-from headrace.engine.jobs import new_job
+from headrace.engine.filling import restarted, with_job
+from headrace.engine.jobs import jobs_for, new_job
 from headrace.engine.plans import describe_view, refuse_unfinished
 from headrace.errors import Unsupported
 from headrace.plan.build import refuse
@@ -140,7 +140,12 @@ def add_view(
         if not complete:
             state = with_job(state, job)
     relation = state.catalog.relations[view.relation.id]
-    return state, relation if relation.creating else None
+    if not relation.creating:
+        return state, None
+    for job in jobs_for(state, relation.id):
+        if job.error is not None:  # an internal table that it shares, which failed for another view
+            state = restarted(state, job.replace(error=None, created_epoch=epoch))
+    return state, relation
 
 
 def _job(

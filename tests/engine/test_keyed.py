@@ -153,3 +153,19 @@ def test_a_view_that_is_paused_waits_for_what_it_stands_on(tables):
     tables.sql("ALTER MATERIALIZED VIEW v SET BACKFILL_RATE_LIMIT = DEFAULT")
     tables.sql("WAIT v")
     check(tables, "v")
+
+
+def test_a_view_starts_what_it_shares_with_one_that_failed(tables):
+    tables.sql("INSERT INTO t VALUES (1, 2, 0)")
+    tables.sql("SET background_ddl = true")
+    tables.sql("CREATE MATERIALIZED VIEW bad AS SELECT q.k, max(10 / q.x) AS m FROM t AS q GROUP BY q.k")
+    with pytest.raises(HeadraceError, match="division by zero"):
+        tables.sql("WAIT bad")
+    tables.sql("UPDATE t SET x = 5")
+    tables.sql("SET background_ddl = false")
+    tables.sql("CREATE MATERIALIZED VIEW good AS SELECT k, max(x) AS m, min(x) AS n FROM t GROUP BY k")
+    check(tables, "good")
+    failed = [job for job, _, state, *_ in tables.sql("SHOW JOBS").rows() if state == "failed"]
+    tables.sql(f"RESUME JOB {failed[-1]}")
+    tables.sql("WAIT bad")
+    check(tables, "bad")
