@@ -22,6 +22,7 @@ from headrace.engine.engine import Engine
 from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
 from headrace.state.lookup import newest_live
+from tests.support.random_queries import Queries
 
 TABLES = {
     "t": "CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, x INTEGER, s VARCHAR)",
@@ -72,6 +73,8 @@ STOOD_ON = ["grouped", "inner_join"]
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 SEEDS = range(1, 13) if THOROUGH else (1, 2)
+RANDOM_SEEDS = range(101, 121) if THOROUGH else (101,)
+RANDOM_VIEWS = 10 if THOROUGH else 5
 VIEWS_AT_ONCE = len(VIEWS) - len(STOOD_ON) if THOROUGH else 10
 
 
@@ -204,3 +207,20 @@ def test_views_are_their_queries_after_every_statement(run):
     for name in run.random.sample([*run.queries], 3):
         ((said, *_),) = run.database.sql(f"CHECK MATERIALIZED VIEW {name}").rows()
         assert said.startswith("equal"), name
+
+
+@pytest.mark.parametrize("run", RANDOM_SEEDS, ids=lambda seed: f"seed{seed}", indirect=True)
+def test_random_queries_are_what_sqlite_says(run):
+    queries = Queries(run.random)
+    for _ in range(3):
+        run.write()
+    for number in range(RANDOM_VIEWS):
+        query = queries.query()
+        print(f"q{number}: {query}")  # shown if it fails
+        run.create(f"q{number}", query, wait=number % 2 == 0)
+        run.write()
+        run.check()
+    run.database.sql("WAIT")
+    for _ in range(4):
+        run.write()
+        run.check()
