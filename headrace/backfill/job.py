@@ -89,10 +89,12 @@ class Job:
     created_epoch: int
     started_at: float = 0.0
     """Seconds since 1970."""
+    builds: bool = False
+    """Whether it waits for its inputs to be complete, and is then computed at once: no chunks, and no positions."""
 
     @property
     def done(self) -> bool:
-        return all(each.done for each in self.inputs.values())
+        return not self.builds and all(each.done for each in self.inputs.values())
 
     @property
     def rows_read(self) -> int:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
@@ -43,6 +43,7 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
         return _sources(engine, _like(statement.like))
     kind = {
         "tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+        "internal tables": INTERNAL,
     }[statement.what]  # fmt: skip
     matches = _like(statement.like)
     names = sorted(each.name for each in engine.committed.catalog.of_kind(kind) if matches(each.name))
