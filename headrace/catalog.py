@@ -15,12 +15,22 @@ from headrace.errors import DependentObjects, DuplicateRelation, UndefinedColumn
 from headrace.types import SqlType
 
 TABLE, VIEW, MATERIALIZED_VIEW, INDEX, SOURCE = "table", "view", "materialized view", "index", "source"
+INTERNAL = "internal table"
+"""What a materialized view keeps for itself: arrangements of its inputs, and results on the way to its own."""
 
 ROW_ID = "_row_id"
 """The hidden key of a table without a primary key."""
 
 INTERNAL_PREFIX = "_hr_"
 """Columns that Headrace adds to stored rows; users cannot name one so."""
+
+
+def with_article(kind: str) -> str:
+    """
+    >>> with_article("table"), with_article("index")
+    ('a table', 'an index')
+    """
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +66,44 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Operator:
+    """How a relation follows its inputs where their changes cannot simply be mapped (docs/design/incremental.md).
+
+    The rows of one key depend on nothing but the inputs' rows of that key. So what an epoch touched is a set of keys,
+    and their rows are computed anew from what the inputs hold under them now.
+    """
+
+    key: tuple[str, ...]
+    """The relation's first pk columns, by which it is recomputed; none: all of it is."""
+    inputs: tuple[tuple[int, tuple[str, ...]], ...]
+    """The relations that it reads and, of each, the columns that correspond to the key."""
+    describe: str
+    """What it does, for EXPLAIN."""
+    adds: tuple[tuple[str, str | None], ...] = ()
+    """If all columns but the key can be had from their old values and the inputs' changes: those columns, each with the
+    one that counts what it is the sum of, if it is one. The first counts the rows of a key."""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether all of it is computed anew when an input changes."""
+        return not self.key and not self.adds
+
+    def to_json(self) -> dict[str, Any]:
+        inputs = [[id, list(columns)] for id, columns in self.inputs]
+        data = {"key": list(self.key), "inputs": inputs, "describe": self.describe}
+        return data | ({"adds": [list(each) for each in self.adds]} if self.adds else {})
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Operator:
+        return Operator(
+            key=tuple(data["key"]),
+            inputs=tuple((id, tuple(columns)) for id, columns in data["inputs"]),
+            describe=data["describe"],
+            adds=tuple((name, count) for name, count in data.get("adds", ())),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Relation:
     id: int
     name: str
@@ -79,6 +127,12 @@ class Relation:
     """Still being filled: nothing can be read from it yet."""
     parallelism: int = 0
     """In how many partitions large work on it is done; 0 leaves it to the engine."""
+    maintained: str | None = None
+    """Views whose query has been cut into pieces: the last piece, over internal tables and others."""
+    reads: tuple[int, ...] = ()
+    """… and the relations that this piece reads."""
+    operator: Operator | None = None
+    """… and how it follows them; None: their changes are mapped row by row."""
 
     @property
     def visible_columns(self) -> tuple[Column, ...]:
@@ -87,7 +141,12 @@ class Relation:
     @property
     def stored(self) -> bool:
         """Whether the relation has rows of its own."""
-        return self.kind in (TABLE, MATERIALIZED_VIEW, INDEX)
+        return self.kind in (TABLE, MATERIALIZED_VIEW, INDEX, INTERNAL)
+
+    @property
+    def rehashed(self) -> bool:
+        """Whether its rows are mapped one by one from others that have another vnode, and another order."""
+        return self.kind in (INDEX, INTERNAL) and self.operator is None
 
     @property
     def follows(self) -> bool:
@@ -109,6 +168,8 @@ class Relation:
         data["columns"] = [column.to_json() for column in self.columns]
         if self.pk:
             data["pk"] = [key.to_json() for key in self.pk]
+        if self.operator is not None:
+            data["operator"] = self.operator.to_json()
         return data
 
     @staticmethod
@@ -122,6 +183,8 @@ class Relation:
                     "distribution": tuple(data.get("distribution", ())),
                     "depends_on": tuple(data.get("depends_on", ())),
                     "options": tuple((key, value) for key, value in data.get("options", ())),
+                    "reads": tuple(data.get("reads", ())),
+                    "operator": Operator.from_json(data["operator"]) if "operator" in data else None,
                 }
             )
         )
@@ -146,7 +209,7 @@ class Catalog:
                 f'{what} "{name}" does not exist', hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is"
             )
         if kinds and relation.kind not in kinds:
-            raise WrongObjectKind(f'"{name}" is a {relation.kind}, not a {kinds[0]}')
+            raise WrongObjectKind(f'"{name}" is {with_article(relation.kind)}, not {with_article(kinds[0])}')
         return relation
 
     def of_kind(self, *kinds: str) -> list[Relation]:
@@ -173,10 +236,21 @@ class Catalog:
             frontier = {relation.id for relation in layer}
         return list(found.values())
 
+    def inputs_of(self, relation: Relation) -> list[int]:
+        """The stored relations that a view's rows are computed from, plain views between them left out."""
+        ids = relation.reads or relation.depends_on
+        return [id for id in ids if id in self.relations and self.relations[id].stored]
+
+    def owner(self, relation: Relation) -> Relation:
+        """The view that an internal table was made for, or another that uses it, too."""
+        if relation.kind != INTERNAL:
+            return relation
+        return next((each for each in self.dependents(relation.id) if each.kind == MATERIALIZED_VIEW), relation)
+
     def drop(self, relation: Relation, *, cascade: bool = False) -> tuple[Catalog, list[Relation]]:
         """The catalog without it, and all that went. Indexes go with their relation; views only if asked."""
         dependents = self.dependents(relation.id)
-        held_by = [dependent for dependent in dependents if dependent.kind != INDEX]
+        held_by = [dependent for dependent in dependents if dependent.kind not in (INDEX, INTERNAL)]
         if held_by and not cascade:
             names = ", ".join(f'{dependent.kind} "{dependent.name}"' for dependent in held_by)
             raise DependentObjects(
@@ -185,6 +259,12 @@ class Catalog:
             )
         gone = [relation, *dependents]
         ids = {each.id for each in gone}
+        # Internal tables go with the last view that needs them, the ones on top first.
+        for each in reversed(list(self)):
+            left = (other for other in self.relations.values() if other.id not in ids)
+            if each.kind == INTERNAL and each.id not in ids and not any(each.id in other.depends_on for other in left):
+                gone.append(each)
+                ids.add(each.id)
         return Catalog({id: each for id, each in self.relations.items() if id not in ids}, self.next_id), gone
 
     def in_order(self, ids: Iterable[int] | None = None) -> list[Relation]:

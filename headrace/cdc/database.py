@@ -44,11 +44,12 @@ class Hold(ABC):
         rows are complete: applying them once more then changes nothing."""
 
     @abstractmethod
-    def reader(self) -> SplitReader: ...
+    def reader(self) -> SplitReader:
+        """The same for all chunks of a source: it is planned once. It has the password, which no plan shows."""
 
     @abstractmethod
     def split(self, table: Any, start: Any, end: Any) -> Any:
-        """What the reader needs to know of a range; it is pickled."""
+        """What the reader needs to know of a range; it is pickled, and not secret."""
 
     @abstractmethod
     def read(self) -> None:

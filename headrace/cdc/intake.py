@@ -111,6 +111,17 @@ class Intake:
         """Where a key lies that is at or behind so many of the bounds."""
         return passed + (self.progress.at is None)
 
+    def places(
+        self, changes: Sequence[Numbered], ask: Callable[[Sequence[Key], Sequence[Key]], Sequence[int]]
+    ) -> list[int]:
+        """Where the changes lie. ``ask`` the database, of keys, how many of the bounds each is at or behind."""
+        if not self.asks:
+            return [self.everywhere] * len(changes)
+        keys = list(dict.fromkeys(change.key for _, change in changes if isinstance(change, Change)))
+        passed = ask(keys, self.bounds) if keys and self.bounds else [0] * len(keys)
+        found = {key: self.place(each) for key, each in zip(keys, passed, strict=True)}
+        return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
+
     @property
     def next_start(self) -> Key | None:
         """Where the next chunk begins; None: at the first row."""

@@ -29,8 +29,9 @@ from headrace.backfill.pacing import UNLIMITED, Fixed, RateLimit, parse_policy
 from headrace.backfill.positions import DONE, Chunk, Positions, partitions
 from headrace.backfill.sharing import companions, follows, shares
 from headrace.engine import chunks
+from headrace.engine.builds import Build, Builds, builds_in, landed
 from headrace.engine.chunks import ChunkReader
-from headrace.engine.deltas import LateDelta, Written
+from headrace.engine.deltas import Written
 from headrace.engine.filling import finished, jobs_of, with_job
 from headrace.engine.flights import Flight, Landing, Pace, Turn
 from headrace.engine.pieces import Piece, pieces_of
@@ -79,6 +80,7 @@ class Backfills:
         self._flights: list[Flight] = []
         self._paces: dict[int, Pace] = {}
         self._log = DeltaLog()
+        self.builds = Builds(self._pool, self._log, lambda: self.on_ready())
         self._waiting: dict[int, list[Future]] = {}
         self._reasons: dict[int, HeadraceError] = {}
         """Why jobs failed, for those who wait; the manifest has the text."""
@@ -107,7 +109,12 @@ class Backfills:
         self._forget_speeds(job.id for job in jobs.values() if job.paused)
         able = []
         for job in jobs.values():
-            if job.error is not None or job.paused or job.id in self._unlaunched:
+            if (
+                job.error is not None
+                or job.paused
+                or job.id in self._unlaunched
+                or (job.builds and job.rate_limit == 0)
+            ):
                 continue
             if (retry_at := self._pace(job).retry_at) > time.monotonic():
                 self.next_launch = min(self.next_launch, retry_at)
@@ -115,7 +122,10 @@ class Backfills:
             able.append(job)
         for job in able:
             try:
-                self._launch_job(job, able, working, committed)
+                if job.builds:
+                    self.builds.launch(job, working, self._prepare)
+                else:
+                    self._launch_job(job, able, working, committed)
             except Exception as error:  # an index that cannot be read, say; or a fault of ours, which kills no loop
                 self._not_launched(job, error)
 
@@ -132,6 +142,8 @@ class Backfills:
         if snapshot is None:
             return
         state = committed if job.strategy == "arrangement" else working
+        if any(id not in state.catalog.relations or state.catalog.relations[id].creating for id in job.inputs):
+            return  # an internal table that is still being made, or whose completion is not committed
         pace = self._pace(job)
         at_once = AT_ONCE if job.rate_limit is None else 1
         for upstream_id in job.open_inputs:
@@ -258,10 +270,7 @@ class Backfills:
 
         def read() -> None:
             try:
-                context = self._spark.sparkContext
-                names = ", ".join(view.name for view in views)
-                context.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
-                use_pool(self._spark, "backfill")
+                self._prepare(", ".join(view.name for view in views))
                 found = self._reader.read_together(catalog, views, upstream, runs, chunk, turn=turn)
             except Exception as error:
                 found = [error] * len(views)
@@ -275,6 +284,11 @@ class Backfills:
 
         self._pool.submit(read)
         self._flights += flights
+
+    def _prepare(self, names: str) -> None:
+        """What a thread that fills something says to Spark before it does."""
+        self._spark.sparkContext.setJobGroup(self._group, f"filling {names}", interruptOnCancel=False)
+        use_pool(self._spark, "backfill")
 
     def _groups(self, state: Manifest, upstream_id: int) -> list:
         return [self._indexes.get(file).groups for run in state.runs.get(upstream_id, ()) for file in run.files]
@@ -300,6 +314,7 @@ class Backfills:
 
     def _drop_stale(self, jobs: dict[int, Job]) -> None:
         """What no longer continues from where its job is: it was dropped, failed, or begun anew."""
+        self.builds.drop_stale(jobs)
         kept: list[Flight] = []
         planned: dict[tuple[int, int], Positions] = {}
         for flight in self._flights:
@@ -324,7 +339,8 @@ class Backfills:
 
     @property
     def any_ready(self) -> bool:
-        return bool(self._unlaunched) or any(flight.future.done() for flight in self._first_flights())
+        ready = bool(self._unlaunched) or self.builds.any_ready
+        return ready or any(flight.future.done() for flight in self._first_flights())
 
     def _first_flights(self) -> list[Flight]:
         """Of each input the chunk that lands next: they land in the order they were started in."""
@@ -333,12 +349,14 @@ class Backfills:
             first.setdefault((flight.job_id, flight.upstream_id), flight)
         return list(first.values())
 
-    def ready(self, working: Manifest) -> tuple[list[Landing], dict[int, HeadraceError]]:
+    def ready(self, working: Manifest) -> tuple[list[Landing | Build], dict[int, HeadraceError]]:
         """What can land now, and the jobs that cannot go on, with the reason."""
         jobs = jobs_of(working)
         self._drop_stale(jobs)
-        landings: list[Landing] = []
+        landings: list[Landing | Build] = []
         failed, self._unlaunched = self._unlaunched, {}
+        built, unbuilt = self.builds.ready(jobs, self._failure)
+        failed |= unbuilt
         unready: set[tuple[int, int]] = set()
         for flight in list(self._flights):
             key = (flight.job_id, flight.upstream_id)
@@ -367,7 +385,7 @@ class Backfills:
                 unready.add(key)
                 continue
             landings.append(Landing(flight=flight, read=read, late=late))
-        return landings, failed
+        return landings + built, failed
 
     def _late_pieces(self, flight: Flight, chunk: Chunk) -> tuple[Piece, ...]:
         files = self._log.since(flight.strategy, flight.upstream_id, flight.snapshot)
@@ -396,11 +414,12 @@ class Backfills:
         log.warning('reading a chunk for "%s" failed and is tried again: %s', job.name, reason.message)
         return None
 
-    def land(self, state: Manifest, landings: Sequence[Landing]) -> Manifest:
+    def land(self, state: Manifest, landings: Sequence[Landing | Build]) -> Manifest:
         """The state with the chunks in it: positions moved on, and views that are complete made so."""
         runs = dict(state.runs)
         jobs = jobs_of(state)
-        for landing in landings:
+        chunks_read = [each for each in landings if isinstance(each, Landing)]
+        for landing in chunks_read:
             flight, read = landing.flight, landing.read
             job = jobs[flight.job_id].land(flight.upstream_id, read.chunk, read.rows)
             groups = self._groups(state, flight.upstream_id)
@@ -415,27 +434,19 @@ class Backfills:
                 )
                 runs[job.id] = (*runs.get(job.id, ()), run)
         state = dataclasses.replace(state, runs=runs)
-        for job in {landing.job_id: jobs[landing.job_id] for landing in landings}.values():
+        for job in {landing.job_id: jobs[landing.job_id] for landing in chunks_read}.values():
             state = finished(state, job) if job.done else with_job(state, job)
+        for build in builds_in(landings):
+            state = landed(state, build, jobs[build.job_id])
         return state
 
-    def late_deltas(self, state: Manifest, landings: Sequence[Landing]) -> list[LateDelta]:
-        deltas = []
-        for landing in landings:
-            deltas.append(
-                LateDelta(
-                    view=state.catalog.relations[landing.job_id],
-                    upstream=state.catalog.relations[landing.flight.upstream_id],
-                    chunk=landing.read.chunk,
-                    pieces=landing.late,
-                )
-            )
-        return deltas
-
-    def landed(self, landings: Sequence[Landing], *, epoch_seconds: float) -> None:
+    def landed(self, landings: Sequence[Landing | Build], *, epoch_seconds: float) -> None:
         """Their epoch is done."""
         now = time.monotonic()
+        self.builds.have_landed(builds_in(landings))
         for landing in landings:
+            if isinstance(landing, Build):
+                continue
             self._flights.remove(landing.flight)
             pace = self._paces.get(landing.job_id)
             if pace is not None:
@@ -448,7 +459,7 @@ class Backfills:
                 pace.recent = [*pace.recent[-49:], (now, landing.read.rows)]
 
     def not_landed(
-        self, landings: Sequence[Landing], error: HeadraceError, state: Manifest
+        self, landings: Sequence[Landing | Build], error: HeadraceError, state: Manifest
     ) -> dict[int, HeadraceError]:
         """Their epoch failed; answers the jobs to give up."""
         if error.of_statement:
@@ -467,6 +478,7 @@ class Backfills:
 
     def record(self, state: Manifest, written: Written, epoch: int) -> None:
         """Keeps the deltas of an epoch for the chunks that were read before it."""
+        self.builds.record(written.files, epoch)
         jobs = [job for job in jobs_of(state).values() if job.error is None] if state.positions else []
         for strategy in ("arrangement", "no_shuffle"):
             for upstream_id in {id for job in jobs if job.strategy == strategy for id in job.inputs}:
@@ -476,7 +488,7 @@ class Backfills:
 
     def committed(self, manifest: Manifest) -> None:
         """A checkpoint can be read: what it contains may leave the replica, and those who wait are told."""
-        snapshots = [flight.snapshot for flight in self._flights]
+        snapshots = [flight.snapshot for flight in (*self._flights, *self.builds.running)]
         self._log.forget_upto(replica_needed_after(manifest.epoch, snapshots))
         with self._lock:
             waiting = list(self._waiting)
@@ -485,7 +497,7 @@ class Backfills:
 
     def given_up(self, committed: Manifest) -> None:
         """The epochs since the last checkpoint could not be committed."""
-        self._flights = []
+        self._flights, self.builds.running = [], []
         self._log.clear()
 
     # --- for clients -------------------------------------------------------------------------------------------
@@ -546,11 +558,12 @@ class Backfills:
 
     def being_written(self) -> set[int]:
         """The views of which a chunk is being written."""
-        return {flight.job_id for flight in list(self._flights) if not flight.future.done()}
+        return {flight.job_id for flight in (*self._flights, *self.builds.running) if not flight.future.done()}
 
     def paths_needed(self) -> Iterator[str]:
         """Files that no manifest names and that must stay."""
         yield from self._log.paths()
+        yield from self.builds.paths()
         for flight in list(self._flights):
             yield from (file.path for run in flight.runs for file in run.files)
             if flight.future.done() and flight.future.exception() is None:

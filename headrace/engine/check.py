@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from headrace.backfill.filters import covered
-from headrace.catalog import Relation
+from headrace.catalog import SOURCE, Relation
 from headrace.engine.feeds import sources_of, view_state
 from headrace.engine.filling import jobs_of
-from headrace.engine.jobs import inputs_of
 from headrace.engine.spark import spark_errors
+from headrace.errors import ObjectNotReady
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
 from headrace.sql.translate import to_spark
@@ -66,16 +66,24 @@ def _equal(state: Manifest, relation: Relation, rows: int) -> str:
 
 def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     job = jobs_of(state).get(relation.id)
+    if job is not None and job.builds:
+        raise ObjectNotReady(
+            f'{relation.kind} "{relation.name}" has no rows yet', hint="SHOW JOBS shows what it waits for"
+        )
+    # What is being filled is compared with what it is filled from.
+    query = relation.query if job is None or relation.maintained is None else relation.maintained
+    bound = bind_query(parse_query(query), state.catalog)
     frames = {}
     for source in sources_of(state.catalog, relation):
         frames[source.name] = engine.event_sources.covered(state, source, relation)
-    for upstream in inputs_of(state.catalog, relation):
+    for upstream in (state.catalog.relations[id] for id in bound.relations):
+        if upstream.kind == SOURCE:
+            continue
         layout = Layout.of(upstream)
         rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)
         if job is not None:
             rows = rows.where(covered(layout, job.inputs[upstream.id].positions))
         frames[upstream.name] = rows.selectExpr(*map(quote_spark, layout.names))
-    bound = bind_query(parse_query(relation.query), state.catalog)
     with engine.frames.named(frames) as names:
         frame = engine.spark.sql(to_spark(bound.expression, table_names=names))
     columns = relation.visible_columns

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
-from headrace.catalog import INDEX, Catalog, Relation
+from headrace.catalog import Catalog, Relation
 from headrace.engine.direct import in_stored_schema, is_here, rehashed
 from headrace.engine.fills import FillRange, SparkMustJudge, View, fill
 from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
@@ -98,7 +98,7 @@ class _Reading:
     def wide(self) -> tuple[WideQuery, tuple[str, ...]]:
         wide = WideQuery(columns=self.source.names)
         found = branches(self.plan, {self.upstream.id: ["n0"]}, wide, self.layout.types)
-        if self.view.kind == INDEX:
+        if self.view.rehashed:
             found = [wide.with_vnode(branch, self.layout) for branch in found]
         return wide, tuple(found)
 
@@ -138,7 +138,7 @@ class ChunkReader:
 
     def shares(self, catalog: Catalog, view: Relation) -> bool:
         """Whether a view's chunks can be read together with those of others."""
-        able = self._vectorized() and view.id not in self._spark_only and view.kind != INDEX
+        able = self._vectorized() and view.id not in self._spark_only and not view.rehashed
         return able and vectors_of(view, catalog) is not None
 
     def read_together(
@@ -191,7 +191,7 @@ class ChunkReader:
         except FAULTS:
             self._spark_only.add(reading.view.id)
             return None
-        if reading.view.kind == INDEX:
+        if reading.view.rehashed:
             tables = [rehashed(layout, rows) for rows in tables]
         stored = in_stored_schema(layout, tables, LEFT_OUT[EPOCH])
         files = write_outputs(self._storage.files, [(layout, stored, True)]).get(layout.relation_id, [])
@@ -246,7 +246,7 @@ class ChunkReader:
         views = []
         for reading in readings:
             # An index has an order of its own: its chunks are sorted by Spark.
-            branches = None if reading.view.kind == INDEX else self._branches(reading)
+            branches = None if reading.view.rehashed else self._branches(reading)
             if branches is None:
                 return None
             views.append(View(layout=reading.layout, branches=branches))
@@ -281,9 +281,9 @@ class ChunkReader:
 
     def _stored(self, part: DataFrame, view: Relation, layout: Layout) -> DataFrame:
         columns = [quote_spark(name) for name in layout.names]
-        vnode = spark_expression(layout.distribution) if view.kind == INDEX else quote_spark(VNODE)
+        vnode = spark_expression(layout.distribution) if view.rehashed else quote_spark(VNODE)
         rows = part.selectExpr(*columns, f"{vnode} AS {VNODE}")
-        if view.kind != INDEX:
+        if not view.rehashed:
             return rows
         # An index has an order of its own. Its chunk is sorted by vnode ranges, so that no two files share a key.
         count = min(VNODES, self._spark.sparkContext.defaultParallelism)

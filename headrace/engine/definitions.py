@@ -11,19 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, ROW_ID, SOURCE, TABLE, VIEW, Column, KeyColumn, Relation
+from headrace.catalog import (
+    INDEX,
+    INTERNAL,
+    MATERIALIZED_VIEW,
+    ROW_ID,
+    SOURCE,
+    TABLE,
+    VIEW,
+    Column,
+    KeyColumn,
+    Relation,
+)
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.event_sources import Extents
 from headrace.engine.feeds import sources_of
-from headrace.engine.filling import with_job, with_names
+from headrace.engine.filling import with_names
 from headrace.engine.following import without
-from headrace.engine.jobs import job_options, new_job, scan_fields
-from headrace.engine.plans import describe_view, query_frame, refuse_unfinished, refuse_unfinished_relation
+from headrace.engine.jobs import job_options, scan_fields
+from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation
+from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
-from headrace.plan.explain import explain
+from headrace.plan.explain import explain, explain_pieces
 from headrace.plan.keys import StreamKey
+from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, rename_relation
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
@@ -134,11 +147,16 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            relation, _ = self.materialized_view(statement, state, epoch)
-            if sources_of(state.catalog, relation):
-                options = job_options(statement.options, variables)
-                return events.attach(state, relation, extents, options, epoch)
-            return self._fill(relation, state, job_options(statement.options, variables), epoch)
+            view = self.materialized_view(statement, state, epoch)
+            options = job_options(statement.options, variables)
+            if sources_of(state.catalog, view.relation):
+                if view.made:
+                    raise Unsupported(
+                        "joins and aggregates directly on a source are not supported yet",
+                        hint="make a materialized view of the source first, and this one on that",
+                    )
+                return events.attach(state, view.relation, extents, options, epoch)
+            return add_view(self._engine, view, state, options, epoch)
 
         return apply
 
@@ -146,46 +164,17 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            relation, _ = self.index(statement, state, epoch)
-            return self._fill(relation, state, job_options(statement.options, variables), epoch)
+            relation, key = self.index(statement, state, epoch)
+            index = NewView(relation=relation, key=key, catalog=state.catalog)
+            return add_view(self._engine, index, state, job_options(statement.options, variables), epoch)
 
         return apply
 
-    def _fill(
-        self, relation: Relation, state: Manifest, options: dict[str, Any], epoch: int
-    ) -> tuple[Manifest, Relation | None]:
-        relation = relation.replace(parallelism=options["streaming_parallelism"] or 0)
-        catalog = state.catalog.add(relation)
-        rows = {id: sum(run.rows for run in runs) for id, runs in state.runs.items()}
-        job = new_job(self._engine, catalog, relation, options, rows=rows, epoch=epoch)
-        if not any(state.runs.get(id) for id in job.inputs):
-            return dataclasses.replace(state, catalog=catalog), None
-        relation = relation.replace(creating=True)
-        return with_job(dataclasses.replace(state, catalog=catalog.update(relation)), job), relation
-
-    def materialized_view(
-        self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int
-    ) -> tuple[Relation, StreamKey]:
-        """The relation that the statement would make, and its plan; also what EXPLAIN shows."""
-        catalog = state.catalog
-        bound = bind_query(statement.query, catalog, functions=self._engine.functions)
-        refuse_unfinished(catalog, bound)
-        names = _column_names(statement.name, statement.column_names, bound.output)
-        bound, key, columns = describe_view(statement.query, catalog, names, self._engine.functions)
-        relation = Relation(
-            id=catalog.next_id,
-            name=statement.name,
-            kind=MATERIALIZED_VIEW,
-            columns=columns,
-            pk=key.pk,
-            distribution=key.distribution,
-            definition=statement.sql,
-            query=bound.text(),
-            depends_on=tuple(dict.fromkeys((*bound.depends_on, *bound.relations))),
-            options=statement.options,
-            created_epoch=epoch,
-        )
-        return relation, key
+    def materialized_view(self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int) -> NewView:
+        """What the statement would make; also what EXPLAIN shows."""
+        output = bind_query(statement.query, state.catalog, functions=self._engine.functions).output
+        names = _column_names(statement.name, statement.column_names, output)
+        return new_view(self._engine, statement, state, names, epoch)
 
     def index(self, statement: ast.CreateIndex, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
         """A view of the table's columns in another order, with another distribution."""
@@ -227,11 +216,18 @@ class Definitions:
         options = job_options(statement.options, variables)
         if isinstance(statement, ast.CreateIndex):
             _, key = self.index(statement, state, state.epoch)
+            view = None
         else:
-            _, key = self.materialized_view(statement, state, state.epoch)
-        return explain(
-            key, state.catalog, lambda scan: scan_fields(state.catalog.relations[scan.relation_id], scan, options)
-        )
+            view = self.materialized_view(statement, state, state.epoch)
+            key = view.key
+        catalog = state.catalog if view is None else view.catalog
+
+        def filled(scan: Scan) -> dict[str, str]:
+            return scan_fields(catalog.relations[scan.relation_id], scan, options)
+
+        if view is None or view.relation.maintained is None:
+            return explain(key, catalog, filled)
+        return explain_pieces(view.relation, catalog, lambda each: plan_of(each, catalog), filled)
 
     # --- DROP, ALTER, COMMENT ----------------------------------------------------------------------------------
 
@@ -266,9 +262,15 @@ class Definitions:
                 if other.query is None:
                     continue
                 query, definition = rename_relation(other.query, statement.name, statement.new_name), other.definition
-                if relation.id in other.depends_on:
+                maintained = other.maintained
+                if maintained is not None:
+                    maintained = rename_relation(maintained, statement.name, statement.new_name)
+                if other.kind == INTERNAL:
+                    definition = query
+                elif relation.id in other.depends_on:
                     definition = _following(other, query, statement.new_name)
-                catalog = catalog.update(other.replace(query=query, definition=definition))
+                changed = other.replace(query=query, definition=definition, maintained=maintained)
+                catalog = catalog.update(changed)
             return with_names(dataclasses.replace(state, catalog=catalog)), None
 
         return apply

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from headrace.backfill.filters import PositionColumns
 from headrace.backfill.job import Job
 from headrace.backfill.positions import Chunk
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, Catalog, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, Catalog, Relation
 from headrace.engine.pieces import Piece, packed_pieces
 from headrace.engine.plans import plan_of
 from headrace.plan.nodes import columns_read
@@ -56,6 +56,13 @@ class Written:
     """By upstream: copies for arrangement backfills."""
     bulk: set[int] = field(default_factory=set)
     """The relations of which a part was too large to copy."""
+
+    def add(self, other: Written) -> None:
+        """What was written next in the same epoch."""
+        for mine, more in ((self.files, other.files), (self.late, other.late), (self.replicas, other.replicas)):
+            for id, files in more.items():
+                mine.setdefault(id, []).extend(files)
+        self.bulk.update(other.bulk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,17 +128,23 @@ class Work:
     jobs: Mapping[int, Job]
 
     def views_above(self, relation: Relation) -> tuple[Relation, ...]:
-        dependents = self.catalog.in_order(each.id for each in self.catalog.dependents(relation.id))
+        """What the changes of a relation are mapped to, row by row; nothing that stands on an operator."""
+        mapped, found = {relation.id}, []
+        for each in self.catalog.in_order(each.id for each in self.catalog.dependents(relation.id)):
+            if each.operator is None and mapped.intersection(self.catalog.inputs_of(each)):
+                mapped.add(each.id)
+                found.append(each)
         return tuple(
             each
-            for each in dependents
-            if each.kind in (MATERIALIZED_VIEW, INDEX) and not (each.id in self.jobs and self.jobs[each.id].error)
+            for each in found
+            if each.kind in (MATERIALIZED_VIEW, INDEX, INTERNAL)
+            and not (each.id in self.jobs and self.jobs[each.id].error)
         )
 
     @property
     def rehashed(self) -> set[int]:
         """Relations whose rows have another vnode, and another order, than the rows they come from."""
-        return {relation.id for relation in self.catalog.relations.values() if relation.kind == INDEX}
+        return {relation.id for relation in self.catalog.relations.values() if relation.rehashed}
 
     @property
     def replicated(self) -> list[int]:

@@ -243,8 +243,9 @@ class Deriver:
                     found = translate_error(again, "writing an epoch")
                     if not isinstance(found, DataError):
                         return found  # something else went wrong this time; the view is not to blame
+                    owner = work.catalog.owner(view)
                     blamed = DataError(
-                        f'{found.message}, in {view.kind} "{view.name}"',
+                        f'{found.message}, in {owner.kind} "{owner.name}"',
                         hint="nothing of the statement was applied; change the row, or drop the view",
                         sqlstate=found.sqlstate,
                     )

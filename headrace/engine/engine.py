@@ -91,7 +91,12 @@ class Engine:
                 vectorized=lambda: self.parameter("vectorized"),
             )
             self.evaluator = WriteEvaluator(
-                self.spark, storage, self.indexes, self.backfills, vectorized=lambda: self.parameter("vectorized")
+                self.spark,
+                storage,
+                self.indexes,
+                self.backfills,
+                self.frames,
+                vectorized=lambda: self.parameter("vectorized"),
             )
             self.coordinator = Coordinator(
                 self.store, manifest, self.evaluator, self._committed, self.backfills, self._make_room

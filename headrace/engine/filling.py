@@ -57,11 +57,16 @@ def with_chunks_joined(state: Manifest, id: int) -> Manifest:
 
 
 def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
-    """The job stopped, and its view empty: what is missing from now on could not be told from what is there."""
-    job = jobs_of(state).get(id)
-    if job is None:
+    """The job stopped, and its view empty: what is missing from now on could not be told from what is there.
+
+    So do those of all that stand on it and are being made."""
+    jobs = jobs_of(state)
+    if id not in jobs:
         return state
-    return restarted(state, job.replace(error=error.message))
+    for each in (id, *(other.id for other in state.catalog.dependents(id))):
+        if each in jobs:
+            state = restarted(state, jobs[each].replace(error=error.message))
+    return state
 
 
 def restarted(state: Manifest, job: Job) -> Manifest:
@@ -69,7 +74,7 @@ def restarted(state: Manifest, job: Job) -> Manifest:
         key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
     }
     runs = {key: each for key, each in state.runs.items() if key != job.id}
-    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs))
+    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs, reached=0.0))
 
 
 def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int, *, base: bool = False) -> tuple[Run, ...]:

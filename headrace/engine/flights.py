@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -12,7 +12,9 @@ from headrace.backfill.job import Strategy
 from headrace.backfill.pacing import UNLIMITED, Policy, RateLimit, Reach
 from headrace.backfill.positions import Chunk
 from headrace.engine.chunks import ReadChunk
+from headrace.engine.deltas import LateDelta
 from headrace.engine.pieces import Piece
+from headrace.state.manifest import Manifest
 from headrace.state.runs import Run
 
 
@@ -88,3 +90,17 @@ class Pace:
     """Rows of a chunk: halved when one has missed too much, doubled when one has landed."""
     recent: list[tuple[float, int]] = field(default_factory=list)
     """When how many rows landed, for rows/s."""
+
+
+def late_deltas(state: Manifest, landings: Sequence[object]) -> list[LateDelta]:
+    """What chunks that land have missed."""
+    return [
+        LateDelta(
+            view=state.catalog.relations[landing.job_id],
+            upstream=state.catalog.relations[landing.flight.upstream_id],
+            chunk=landing.read.chunk,
+            pieces=landing.late,
+        )
+        for landing in landings
+        if isinstance(landing, Landing)
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalog import Relation
 from headrace.cdc.changelog import Change, Piece, Truncate
 from headrace.cdc.database import database
-from headrace.cdc.intake import BEYOND, Gate, Intake, Numbered
+from headrace.cdc.intake import Gate, Intake
 from headrace.cdc.lag import Lag, Looks
 from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable
 from headrace.cdc.rereads import Reread, moved_from, substituted
@@ -317,7 +318,7 @@ class Follower:
             if id in intakes:
                 continue
             table = self._tables[id]
-            places = self._places(table, changes)
+            places = table.intake.places(changes, functools.partial(self._control.places, table.state.table))
             if id in rereads:
                 changes, places = substituted(changes, places, rereads[id])
             applied, intake = table.intake.take(changes, places)
@@ -332,16 +333,6 @@ class Follower:
                     step.pop(id, None)
             intakes[id] = intake
         return intakes, steps
-
-    def _places(self, table: Followed, changes: Sequence[Numbered]) -> list[int]:
-        intake = table.intake
-        if not intake.asks:
-            return [intake.everywhere] * len(changes)
-        keys = list(dict.fromkeys(change.key for _, change in changes if isinstance(change, Change)))
-        bounds = intake.bounds
-        passed = self._control.places(table.state.table, keys, bounds) if keys and bounds else [0] * len(keys)
-        found = {key: intake.place(each) for key, each in zip(keys, passed, strict=True)}
-        return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
 
     def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, here: SourceState | None = None) -> None:
         """One commit for all of it, and for how far the log has been taken; then the server may forget."""

@@ -8,16 +8,24 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from headrace.backfill.job import Input, Job
+from headrace.backfill.job import ALMOST, Input, Job
 from headrace.backfill.order import check_order
 from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
 from headrace.engine.feeds import views_being_filled
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
-from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
+from headrace.errors import (
+    HeadraceError,
+    InvalidParameterValue,
+    JobCancelled,
+    JobFailed,
+    QueryCancelled,
+    UndefinedJob,
+    Unsupported,
+)
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
@@ -32,6 +40,8 @@ Patience = Callable[[Future], Any]
 """How to wait for something: a client may lose patience, and then it raises."""
 
 OPTIONS = ("backfill_rate_limit", "backfill_pacing", "streaming_parallelism", "streaming_use_arrangement_backfill")
+REFRESH = ("auto", "incremental")
+"""Whether a view may have a part that is computed anew as a whole when its inputs change, or must not."""
 _SHORT = {"parallelism": "streaming_parallelism", "rate_limit": "backfill_rate_limit"}
 
 
@@ -43,10 +53,13 @@ def job_options(options: tuple[tuple[str, str], ...], variables: Mapping[str, An
         if name == "backfill_order":
             order = backfill_order(text)
             found[name] = () if isinstance(order, str) else order
+        elif name == "refresh":
+            if text not in REFRESH:
+                raise InvalidParameterValue(f'invalid value for refresh: "{text}"', hint=f"use {' or '.join(REFRESH)}")
         elif name in OPTIONS:
             found[name] = PARAMETERS[name].parse(text)
         else:
-            known = ", ".join(sorted((*OPTIONS, "backfill_order", *_SHORT)))
+            known = ", ".join(sorted((*OPTIONS, "backfill_order", "refresh", *_SHORT)))
             raise InvalidParameterValue(f'option "{given}" is not known', hint=f"these are: {known}")
     return found
 
@@ -116,7 +129,7 @@ def scan_fields(upstream: Relation, scan: Scan, options: Mapping[str, Any]) -> d
 
 def inputs_of(catalog: Catalog, relation: Relation) -> list[Relation]:
     """The stored relations that a view reads, plain views between them left out."""
-    return [each for each in catalog.in_order(relation.depends_on) if each.stored]
+    return catalog.in_order(catalog.inputs_of(relation))
 
 
 class Jobs:
@@ -207,10 +220,11 @@ class Jobs:
 
     def _change(self, id: int, change: Callable[[Manifest, Job, int], Manifest], what: str) -> None:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            job = jobs_of(state).get(id)
-            if job is None:
+            if id not in jobs_of(state):
                 raise _no_job(id)
-            return change(state, job, epoch), None
+            for job in jobs_for(state, id):
+                state = change(state, job, epoch)
+            return state, None
 
         self._engine.coordinator.mutate(apply, what)
 
@@ -235,7 +249,8 @@ class Jobs:
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
-        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind."""
+        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind. If a client went
+        away without a word, the job goes on."""
         future = self.finished(relation.id)
         try:
             patience(future)
@@ -247,7 +262,7 @@ class Jobs:
             told = type(reason)(f'{relation.kind} "{relation.name}" was not created: {error.message}')
             told.sqlstate = reason.sqlstate
             raise told from None
-        except BaseException:  # Ctrl-C, of the shell or of a client
+        except (KeyboardInterrupt, QueryCancelled):  # Ctrl-C, of the shell or of a client
             self.cancel((relation.id,))
             raise
 
@@ -283,8 +298,16 @@ class Jobs:
 
     def _progress(self, state: Manifest, job: Job) -> dict[str, Any]:
         rate = self._engine.backfills.rate(job.id)
-        left = max(0, job.rows_total - job.rows_read)
+        together = jobs_for(state, job.id)
+        rows_read, rows_total = sum(each.rows_read for each in together), sum(each.rows_total for each in together)
+        left = max(0, rows_total - rows_read)
         described = job.state(committed_epoch=state.epoch)
+        inputs = {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()}
+        if job.builds:
+            upstream = [state.catalog.relations[id] for id in state.catalog.relations[job.id].reads]
+            inputs = {each.name: "waited for" if each.creating else "done" for each in upstream}
+            if described == "running" and (waiting := [each.name for each in upstream if each.creating]):
+                described = f"waiting for {', '.join(waiting)}"
         if described == "running" and self._engine.parameter("paused"):
             described = "paused"
         return {
@@ -296,19 +319,32 @@ class Jobs:
             "strategy": job.strategy,
             "parallelism": job.parallelism,
             "rate_limit": job.rate_limit,
-            "fraction": job.fraction,
-            "rows_read": job.rows_read,
-            "rows_total": job.rows_total,
+            "fraction": min(rows_read / rows_total, ALMOST) if job.builds and rows_total else job.fraction,
+            "rows_read": rows_read,
+            "rows_total": rows_total,
             "rows_in_flight": self._engine.backfills.rows_in_flight(job.id),
             "rows_per_second": rate,
             "seconds_left": left / rate if rate and described == "running" else None,
             "started_at": job.started_at,
-            "inputs": {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()},
+            "inputs": inputs,
             "splits_done": None,
             "splits_total": None,
             "lag_bytes": None,
             "lag_seconds": None,
         }
+
+
+def jobs_for(state: Manifest, id: int) -> list[Job]:
+    """The job, and those of the internal tables that its view waits for."""
+    jobs, relations = jobs_of(state), state.catalog.relations
+    found, waiting = [jobs[id]], [id]
+    while waiting:
+        below = [relations[each] for each in relations[waiting.pop()].depends_on if each in relations]
+        for each in below:
+            if each.kind == INTERNAL and each.id in jobs and jobs[each.id] not in found:
+                found.append(jobs[each.id])
+                waiting.append(each.id)
+    return found
 
 
 def _no_job(id: int) -> HeadraceError:

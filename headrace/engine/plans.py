@@ -144,8 +144,20 @@ def plan_of(view: Relation, catalog: Catalog) -> Node:
 
 def columns_derived_from(relation: Relation, catalog: Catalog) -> set[str]:
     """The columns of a relation that decide what is in the views and indexes on it."""
-    views = [each for each in catalog.dependents(relation.id) if each.stored]
-    return set().union(*(columns_read(plan_of(view, catalog), relation.id) for view in views))
+    needed: set[str] = set()
+    for view in catalog.dependents(relation.id):
+        needed |= columns_read_by(view, relation, catalog) if view.stored else set()
+    return needed
+
+
+def columns_read_by(view: Relation, relation: Relation, catalog: Catalog) -> set[str]:
+    """The columns of a relation that decide what is in a stored view on it."""
+    if view.operator is None:
+        return columns_read(plan_of(view, catalog), relation.id)
+    if relation.id not in view.reads:
+        return set()
+    named = {column.name for column in piece_of(view, catalog).expression.find_all(exp.Column)}
+    return {column.name for column in relation.columns if column.name in named}
 
 
 def vectors_of(view: Relation, catalog: Catalog) -> tuple[VectorBranch, ...] | None:
@@ -164,4 +176,15 @@ def _plan(view: Relation, upstream: tuple[Relation, ...]) -> Node:
     # The arguments are all that the plan depends on; a catalog of just them binds the same.
     catalog = Catalog({relation.id: relation for relation in upstream})
     names = [column.name for column in view.visible_columns]
-    return describe_view(parse_query(view.query), catalog, names)[1].plan
+    return describe_view(parse_query(view.maintained or view.query), catalog, names)[1].plan
+
+
+def piece_of(view: Relation, catalog: Catalog) -> BoundQuery:
+    """The query of a relation with an operator, over its inputs."""
+    return _piece(view, tuple(catalog.relations[id] for id in view.reads))
+
+
+@lru_cache(maxsize=1024)
+def _piece(view: Relation, inputs: tuple[Relation, ...]) -> BoundQuery:
+    assert view.maintained is not None
+    return bind_query(parse_query(view.maintained), Catalog({relation.id: relation for relation in inputs}))

@@ -35,9 +35,8 @@ from headrace.engine.following import (
     with_table,
     without_copy,
 )
-from headrace.engine.plans import plan_of
+from headrace.engine.plans import columns_read_by
 from headrace.errors import InvalidDefinition
-from headrace.plan.nodes import columns_read
 from headrace.sql.dialect import parse_query
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -94,7 +93,7 @@ def needs(table: Relation, catalog: Catalog) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for other in catalog.dependents(table.id):
         if other.stored:
-            read = columns_read(plan_of(other, catalog), table.id)
+            read = columns_read_by(other, table, catalog)
         else:  # a plain view, which may be any query: whatever it names
             read = {column.name for column in parse_query(other.query).find_all(exp.Column)}
         for name in read:

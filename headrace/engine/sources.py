@@ -30,6 +30,7 @@ from headrace.engine.following import (
     without,
 )
 from headrace.engine.source_options import boolean, known, number, source_options, startup_mode
+from headrace.engine.splits import warm_up
 from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
@@ -151,6 +152,7 @@ class Sources:
         finally:
             control.close()
         self._follow(self._engine.committed.catalog.relations[id], state)
+        threading.Thread(target=warm_up, args=(self._engine.spark,), name="headrace-warm-up", daemon=True).start()
         return None
 
     # --- CREATE TABLE … FROM -----------------------------------------------------------------------------------

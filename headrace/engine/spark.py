@@ -137,6 +137,16 @@ def sorted_session(spark: SparkSession) -> SparkSession:
     return _session(spark, SESSION_SETTINGS | ONE_SPLIT_PER_TASK)
 
 
+def key_session(spark: SparkSession) -> SparkSession:
+    """A session like :func:`own_session`'s for queries over a few rows that one task holds: nothing is shuffled or
+    broadcast, so that a query can be planned once and run again (:mod:`headrace.engine.keyed`)."""
+    session = _session(spark, SESSION_SETTINGS)
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    return session
+
+
 def _session(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
     session = spark.newSession()
     for name, value in settings.items():

@@ -7,6 +7,7 @@ that is read in another order than the table's does; compaction merges them late
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pickle
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from headrace.errors import HeadraceError
 from headrace.failpoints import failpoint
 from headrace.state.files import Files
 from headrace.state.layout import Layout
-from headrace.state.prepared import giving_way, run_tasks
+from headrace.state.prepared import PreparedJobs, giving_way, run_tasks
 from headrace.state.runs import SIDECAR, VNODE, RunFile
 from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
@@ -129,3 +130,19 @@ def read_chunk(
 def forget_files(storage: Storage, written: Sequence[RunFile]) -> None:
     """That will not be in any table."""
     storage.delete({name for file in written for name in (file.path, file.path + SIDECAR)})
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch({"files": [b""], "error": pa.array([None], pa.binary())})
+
+
+def warm_up(spark: SparkSession) -> None:
+    """The first job of a process takes seconds longer than the next: this is it, for nobody who waits."""
+    if PreparedJobs.of(spark).any_planned:
+        return
+    with contextlib.suppress(Exception):  # the engine may be closed meanwhile
+        use_pool(spark, "backfill")
+        run_tasks(spark, _Nothing(), [b""] * spark.sparkContext.defaultParallelism, _REPORT)

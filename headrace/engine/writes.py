@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import ROW_ID, Relation
 from headrace.engine.backfill import Backfills, Landing
+from headrace.engine.builds import builds_in
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import (
     NEW_ROW,
@@ -32,8 +33,11 @@ from headrace.engine.coordinator import Write
 from headrace.engine.deltas import TableDelta
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.flights import late_deltas
 from headrace.engine.following import ROW_ID_KEY
+from headrace.engine.keyed import KeyedRelations
 from headrace.engine.plans import columns_derived_from
+from headrace.engine.relations import RelationFrames
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.errors import HeadraceError, UndefinedRelation, Unsupported
@@ -58,6 +62,7 @@ class WriteEvaluator:
         storage: Storage,
         indexes: IndexCache,
         backfills: Backfills,
+        frames: RelationFrames,
         *,
         vectorized: Callable[[], bool],
     ):
@@ -70,6 +75,8 @@ class WriteEvaluator:
             max_workers=4, thread_name_prefix="headrace-tables", initializer=use_pool, initargs=(spark, "epochs")
         )
         self.deriver = Deriver(spark, self._files, self._pool, vectorized=vectorized)
+        self.keyed = KeyedRelations(spark, storage, indexes, frames)
+        backfills.builds.compute = self.keyed.build
 
     def __call__(
         self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing] = ()
@@ -100,11 +107,10 @@ class WriteEvaluator:
             for position, answer in zip(positions, answers, strict=True):
                 outcomes[position] = answer
         failpoint("before_write")
-        late = self._backfills.late_deltas(state, landings)
+        late = late_deltas(state, landings)
         state = self._backfills.land(state, landings)
         with spark_errors("writing an epoch"):
             written = self.deriver.write(state.catalog, deltas, epoch=epoch, jobs=jobs_of(state), late=late)
-        failpoint("after_write")
         runs = dict(state.runs)
         # What a chunk missed comes before what this epoch does, and is of the epoch before.
         chunks = {delta.relation.id for delta in deltas if delta.base}
@@ -112,6 +118,10 @@ class WriteEvaluator:
             for relation_id, files in by_relation.items():
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, at, base=relation_id in chunks)
         state = dataclasses.replace(state, runs=runs, offsets=offsets)
+        with spark_errors("writing an epoch"):
+            missed = self._backfills.builds.missed(builds_in(landings))
+            state = self.keyed.advance(state, written, epoch, self.deriver, missed)
+        failpoint("after_write")
         self._backfills.record(state, written, epoch)
         return state, outcomes
 

@@ -200,8 +200,8 @@ def _checked(expression: exp.Expression) -> exp.Expression:
             raise refuse("a subquery in an expression", node)
         if isinstance(node, exp.Window):
             raise refuse("a window function", node)
-        if isinstance(node, exp.Collate) and spark_collation(node.expression.name) is not None:
-            raise refuse(f'COLLATE "{node.expression.name}"', node, "its order may change with Spark's version")
+        if isinstance(node, exp.Collate):
+            _check_collation(node)
         if isinstance(node, exp.Anonymous):
             _check_function(node)
     copy = expression.copy()
@@ -210,13 +210,33 @@ def _checked(expression: exp.Expression) -> exp.Expression:
     return copy
 
 
+def refuse_what_changes(query: exp.Expression) -> None:
+    """No query that is kept up to date may mean something else at another time, or with another version of Spark."""
+    for node in query.walk():
+        if isinstance(node, exp.Collate):
+            _check_collation(node)
+        if isinstance(node, exp.Anonymous):
+            _check_meaning(node)
+        if isinstance(node, exp.Table) and node.args.get("sample") is not None:
+            raise refuse("TABLESAMPLE", node)
+
+
+def _check_collation(node: exp.Collate) -> None:
+    if spark_collation(node.expression.name) is not None:
+        raise refuse(f'COLLATE "{node.expression.name}"', node, "its order may change with Spark's version")
+
+
 def _check_function(node: exp.Anonymous) -> None:
     if is_aggregate(node.this) or is_ordered_set(node.this):
         raise refuse(f"the aggregate function {node.this}()", node)
+    if is_set_returning(node.this):
+        raise refuse(f"the set-returning function {node.this}()", node)
+    _check_meaning(node)
+
+
+def _check_meaning(node: exp.Anonymous) -> None:
     if found_for(node) is not None:
         hint = "a view must not change its meaning with Spark's version; use it in a query on the view"
         raise refuse(f"Spark's function {node.this}()", node, hint)
-    if is_set_returning(node.this):
-        raise refuse(f"the set-returning function {node.this}()", node)
     if is_volatile(node):
         raise refuse(f"{node.this}(), whose result changes by itself,", node)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from headrace.catalog import Catalog, KeyColumn
+from headrace.catalog import INTERNAL, Catalog, KeyColumn, Relation
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.sql.dialect import print_sql
@@ -25,6 +25,87 @@ def explain(plan: StreamKey | Node, catalog: Catalog, filled: _Filled = lambda s
     if isinstance(plan, StreamKey):
         return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, filled, "", "└─")])
     return "\n".join(_lines(plan, catalog, filled, "", ""))
+
+
+def explain_pieces(
+    view: Relation, catalog: Catalog, plan_of: Callable[[Relation], Node], filled: _Filled = lambda scan: {}
+) -> str:
+    """A view that was cut into pieces: each as an operator over what it reads."""
+    columns = [f"{quote_sql(each.name)}{'(hidden)' if each.hidden else ''}" for each in view.columns]
+    top = _line(
+        "StreamMaterialize",
+        columns=_list(columns),
+        stream_key=_list(map(_key, view.pk)),
+        dist=_hash(view.distribution),
+        incremental=_rule(view),
+    )
+    return "\n".join([top, *_piece(view, catalog, plan_of, filled, "", "└─")])
+
+
+def _rule(relation: Relation) -> str:
+    if relation.operator is None:
+        return "linear"
+    if relation.operator.recomputes:
+        return "no, all of it is computed anew"
+    if relation.operator.adds:
+        return "from its old rows"
+    return f"by key {name_list(relation.operator.key)}"
+
+
+def _piece(
+    relation: Relation,
+    catalog: Catalog,
+    plan_of: Callable[[Relation], Node],
+    filled: _Filled,
+    indent: str,
+    branch: str,
+) -> list[str]:
+    """How a relation follows what it reads, and below it the same of that."""
+    below = indent + {"├─": "│ ", "└─": "  "}[branch]
+    if relation.operator is None:
+        plan = plan_of(relation)
+        lines = _lines(plan, catalog, filled, indent, branch)
+        ids = [each.relation_id for each in plan.walk() if isinstance(each, Scan)]
+        inner = [catalog.relations[id] for id in dict.fromkeys(ids) if catalog.relations[id].kind == INTERNAL]
+        for number, each in enumerate(inner, 1):
+            lines += _stored(each, catalog, plan_of, filled, below, "└─" if number == len(inner) else "├─")
+        return lines
+    operator = relation.operator
+    name = "Stream" + "".join(word.capitalize() for word in operator.describe.split("(")[0].split())
+    fields = {"key": name_list(operator.key)} if operator.key else {}
+    lines = [indent + branch + _line(name, **fields, incremental=_rule(relation))]
+    for number, (id, columns) in enumerate(operator.inputs, 1):
+        each = catalog.relations[id]
+        mark = "└─" if number == len(operator.inputs) else "├─"
+        if each.kind == INTERNAL:
+            lines += _stored(each, catalog, plan_of, filled, below, mark)
+        else:
+            # By key, or only what changes, or all of it.
+            name = "StreamLookup" if columns else "StreamChanges" if operator.adds else "StreamRead"
+            by = {"by": name_list(columns)} if columns else {}
+            pk = {"pk": _list(map(_key, each.pk)), "dist": _hash(each.distribution)}
+            lines.append(below + mark + _line(name, table=quote_sql(each.name), **by, **pk))
+    return lines
+
+
+def _stored(
+    relation: Relation,
+    catalog: Catalog,
+    plan_of: Callable[[Relation], Node],
+    filled: _Filled,
+    indent: str,
+    branch: str,
+) -> list[str]:
+    """An internal table, and what it follows."""
+    line = _line(
+        "StreamInternalTable",
+        table=quote_sql(relation.name),
+        pk=_list(map(_key, relation.pk)),
+        dist=_hash(relation.distribution),
+        incremental=_rule(relation),
+    )
+    below = indent + {"├─": "│ ", "└─": "  "}[branch]
+    return [indent + branch + line, *_piece(relation, catalog, plan_of, filled, below, "└─")]
 
 
 def _materialize(key: StreamKey) -> str:
@@ -62,7 +143,9 @@ def _describe(node: Node, catalog: Catalog, filled: _Filled) -> str:
 
 
 def _line(operator: str, **fields: str) -> str:
-    inner = ", ".join(f"{name}: {value}" for name, value in (fields | {"incremental": "linear"}).items())
+    fields = {"incremental": "linear"} | fields
+    fields["incremental"] = fields.pop("incremental")  # last
+    inner = ", ".join(f"{name}: {value}" for name, value in fields.items())
     return f"{operator} {{ {inner} }}"
 
 

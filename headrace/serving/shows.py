@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
-from headrace.errors import WrongObjectKind
 from headrace.sql import statements as ast
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement
@@ -44,6 +43,7 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
         return _sources(engine, _like(statement.like))
     kind = {
         "tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
+        "internal tables": INTERNAL,
     }[statement.what]  # fmt: skip
     matches = _like(statement.like)
     names = sorted(each.name for each in engine.committed.catalog.of_kind(kind) if matches(each.name))
@@ -74,9 +74,10 @@ def _show_parameter(statement: ast.ShowParameter, engine: Engine, setting: Setti
 
 @show.register
 def _show_create(statement: ast.ShowCreate, engine: Engine, setting: Setting) -> Shown:
-    relation = engine.committed.catalog.get(statement.name)
-    if statement.kind is not None and relation.kind != statement.kind:
-        raise WrongObjectKind(f'"{statement.name}" is a {relation.kind}, not a {statement.kind}')
+    catalog = engine.committed.catalog
+    relation = catalog.get(statement.name)
+    if statement.kind is not None:
+        catalog.get(statement.name, statement.kind)  # or an error that says what it is
     return [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)]
 
 

@@ -340,6 +340,7 @@ def _show(p: Parser) -> Unfinished:
 
 _SHOWN = {
     "TABLES": "tables",
+    "INTERNAL TABLES": "internal tables",
     "SOURCES": "sources",
     "VIEWS": "views",
     "MATERIALIZED VIEWS": "materialized views",

@@ -21,9 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import CorruptWarehouse
 from headrace.state.files import FOOTERS, RESTORE, Files, LocalFiles, open_parquet
+from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
+from headrace.state.vnode import vnodes_of
 
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
@@ -260,6 +262,49 @@ def prefix_frame(
         return None
     frame = spark.createDataFrame(pa.table({"task": pa.array([_pack(todo, keys.select(names))], pa.binary())}))
     return frame.coalesce(1).mapInArrow(LiveRows(files=files, layout=layout, whole_keys=False), layout.row_ddl)
+
+
+def starting_with(
+    spark: SparkSession,
+    files: Files,
+    layout: Layout,
+    runs: Iterable[Run],
+    keys: pa.Table,
+    indexes: IndexCache,
+    *,
+    most: int,
+) -> pa.Table | None:
+    """The live rows whose key starts with one of the given ones, in the stored schema; None if that means to read more
+    than ``most`` stored rows. ``keys`` has the first columns of the pk, which the vnode follows from."""
+    names = layout.key_names[: keys.num_columns]
+    codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(names)]])
+    vnodes = vnodes_of(keys, layout.distribution, [layout.types[name] for name in layout.distribution])
+    prefixes = codec.encode_table(keys, names, vnodes=vnodes)
+    todo, rows = [], 0
+    for file in (file for run in runs for file in run.files):
+        index, groups = indexes.get(file), set()
+        for prefix in prefixes:
+            if file.low[: len(prefix)] <= prefix <= file.high:
+                groups.update(index.starting_with(prefix))
+        for some in _chunks(sorted(groups), GROUPS_AT_ONCE):
+            count = sum(index.groups[group][2] for group in some)
+            rows += count
+            if rows > most:
+                return None
+            todo.append(Probe(path=file.path, groups=tuple(some), first_key=0, last_key=keys.num_rows, rows=count))
+    if not todo:
+        return layout.stored_schema.empty_table()
+    body = ReadProbes(files=files, layout=layout, whole_keys=False)
+    here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
+    if here and rows <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
+        found = pa.concat_tables(body.read(_brief(todo), keys))
+    else:
+        tasks = _balance(todo, spark.sparkContext.defaultParallelism)
+        found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], layout.spark_schema)
+        found = found.cast(layout.stored_schema)
+    wanted = set(prefixes)
+    held = codec.encode_table(found, names, vnodes=found[VNODE].to_numpy())
+    return newest_live(layout, found.filter(pa.array([key in wanted for key in held], pa.bool_())))
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:

@@ -33,7 +33,7 @@ def relation(id: int, name: str, kind: str = TABLE, query: str | None = None, **
         name=name,
         kind=kind,
         columns=tuple(Column(name=column, type=type, hidden=column in hidden) for column, type in columns.items()),
-        pk=(KeyColumn(name=next(iter(columns))),),
+        pk=tuple(KeyColumn(name=name) for name in list(columns)[:1]),
         query=query,
     )
 
@@ -47,7 +47,7 @@ def catalog() -> Catalog:
         relation(3, "v", VIEW, 'SELECT "t"."a" AS "a", "t"."b" AS "b" FROM "public"."t" AS "t"', x=INT, y=TEXT),
         relation(4, "w", VIEW, 'SELECT "v"."x" AS "x" FROM "public"."v" AS "v"', x=INT),
         relation(5, "m", MATERIALIZED_VIEW, "SELECT 1", k=INT),
-        relation(6, "src", SOURCE, a=INT),
+        relation(6, "src", SOURCE),
         relation(7, "idx", INDEX, a=INT),
         relation(8, "Odd Name", TABLE, **{"A b": INT, "s": SqlType("struct", fields=(("f", INT), ("g", TEXT)))}),
     ):
@@ -389,3 +389,29 @@ def test_bind_returning():
     items = [parse_query(f"SELECT {text}").expressions[0] for text in ("*", "a + 1", "upper(b) AS u", "_row_id")]
     bound = bind_returning(items, COLUMNS, "t")
     assert [name for name, _ in bound] == ["a", "b", "?column?", "u", "_row_id"]
+
+
+def test_windows_of_time():
+    catalog = Catalog().add(relation(1, "bids", n=INT, at=SqlType("timestamp")))
+    tumbling = bind("SELECT w.n, window_start FROM TUMBLE(bids, at, INTERVAL '1 minute') AS w", catalog)
+    assert tumbling.types == (INT, SqlType("timestamp"))
+    hopping = bind("SELECT bids.* FROM HOP(bids, at, INTERVAL '1 minute', INTERVAL '150 seconds')", catalog)
+    assert hopping.output == ("n", "at", "window_start", "window_end")
+    assert hopping.text().count("UNION ALL") == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("TUMBLE(bids, at)", SqlSyntaxError, r"tumble\(\) is written tumble\(relation, column, size\)"),
+        ("HOP(bids, at, INTERVAL '1 minute')", SqlSyntaxError, r"hop\(\) is written hop\("),
+        ("TUMBLE(bids, at, INTERVAL '1 month')", Unsupported, "an interval of months"),
+        ("TUMBLE(bids, at, at - at)", Unsupported, "an interval that is not a constant"),
+        ("HOP(bids, at, INTERVAL '1 second', INTERVAL '1 day')", Unsupported, "more than 1000 windows"),
+        ("TUMBLE(nothing, at, INTERVAL '1 minute')", UndefinedRelation, '"nothing" does not exist'),
+    ],
+)
+def test_windows_of_time_that_are_refused(call, error, message):
+    catalog = Catalog().add(relation(1, "bids", n=INT, at=SqlType("timestamp")))
+    with pytest.raises(error, match=message):
+        bind_query(parse_query(f"SELECT * FROM {call}"), catalog)

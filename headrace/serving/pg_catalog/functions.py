@@ -61,9 +61,9 @@ def lookup(key: exp.Expression, values: Mapping[int, str], default: exp.Expressi
 
 
 def relation_names(context: Context) -> dict[int, str]:
-    names = {oid(relation): quote_sql(relation.name) for relation in context.catalog}
+    names = {oid(relation): quote_sql(relation.name) for relation in context.shown}
     return names | {
-        key_oid(relation): quote_sql(f"{relation.name}_pkey") for relation in context.catalog if has_key(relation)
+        key_oid(relation): quote_sql(f"{relation.name}_pkey") for relation in context.shown if has_key(relation)
     }
 
 
@@ -96,7 +96,7 @@ def format_type(arguments: Arguments, context: Context) -> exp.Expression:
         return plain
     modifiers = {
         ((column.type.precision << 16) | (column.type.scale or 0)) + 4: f"({column.type.precision},{column.type.scale})"
-        for relation in context.catalog
+        for relation in context.shown
         for column in relation.columns
         if column.type.name == "numeric" and column.type.precision is not None
     }
@@ -106,7 +106,7 @@ def format_type(arguments: Arguments, context: Context) -> exp.Expression:
 def _index_definition(arguments: Arguments, context: Context) -> exp.Expression:
     whole: dict[int, str] = {}
     columns: dict[int, list[str]] = {}
-    for relation in context.catalog:
+    for relation in context.shown:
         if relation.kind == INDEX:
             whole[oid(relation)] = index_definition(relation, context)
             columns[oid(relation)] = [quote_sql(column.name) for column in relation.visible_columns]
@@ -131,25 +131,25 @@ def _constraint_definition(arguments: Arguments, context: Context) -> exp.Expres
         arguments[0],
         {
             key_oid(relation): f"PRIMARY KEY ({', '.join(quote_sql(key.name) for key in relation.pk)})"
-            for relation in context.catalog
+            for relation in context.shown
             if has_key(relation)
         },
     )
 
 
 def _view_definition(arguments: Arguments, context: Context) -> exp.Expression:
-    views = {oid(view): view.query for view in context.catalog.of_kind("view", "materialized view")}
+    views = {oid(view): view.query for view in context.shown.of_kind("view", "materialized view")}
     return lookup(_as_oid(arguments[0], context), {id: f" {query};" for id, query in views.items()})
 
 
 def _comment(arguments: Arguments, context: Context) -> exp.Expression:
-    comments = {oid(relation): relation.comment for relation in context.catalog if relation.comment is not None}
+    comments = {oid(relation): relation.comment for relation in context.shown if relation.comment is not None}
     return lookup(_as_oid(arguments[0], context), comments)
 
 
 def _column_comment(arguments: Arguments, context: Context) -> exp.Expression:
     case = None
-    for relation in context.catalog:
+    for relation in context.shown:
         for at, column in numbered(relation):
             if column.comment is not None:
                 wanted = exp.and_(
@@ -162,7 +162,7 @@ def _column_comment(arguments: Arguments, context: Context) -> exp.Expression:
 
 def _size(arguments: Arguments, context: Context) -> exp.Expression:
     case = exp.Case(this=_as_oid(arguments[0], context))
-    for relation in context.catalog:
+    for relation in context.shown:
         case = case.when(number(oid(relation)), number(context.stored_bytes(relation)))
     sized: exp.Expression = case.else_(number(0)) if case.args.get("ifs") else number(0)
     return exp.Cast(this=sized, to=exp.DataType.build("bigint"))
@@ -221,7 +221,7 @@ def _subscripts(arguments: Arguments, context: Context) -> exp.Expression:
 
 def _expanded(arguments: Arguments, context: Context) -> exp.Expression:
     """``_pg_expandarray``: the elements as rows, x, with their numbers, n. As many as an index here has."""
-    longest = max((len(relation.columns) for relation in context.catalog), default=1)
+    longest = max((len(relation.columns) for relation in context.shown), default=1)
     pairs = [f"CAST(ROW(a[{at}], {at}) AS STRUCT<x INT, n INT>)" for at in range(1, min(longest, MOST_KEYS) + 1)]
     cases = (f"WHEN {size} THEN ARRAY[{', '.join(pairs[:size])}]" for size in range(1, len(pairs) + 1))
     pattern = parse_expression(f"unnest(CASE cardinality(a) {' '.join(cases)} END)")
@@ -263,7 +263,7 @@ FUNCTIONS: dict[str, Build] = {
     "pg_encoding_to_char": constant(text("UTF8")),
     "getdatabaseencoding": constant(text("UTF8")),
     "pg_char_to_encoding": constant(number(6)),
-    "pg_database_size": constant(lambda context: _bigint(sum(map(context.stored_bytes, context.catalog)))),
+    "pg_database_size": constant(lambda context: _bigint(sum(map(context.stored_bytes, context.shown)))),
     "pg_tablespace_size": constant(lambda context: _bigint(0)),
     "pg_is_in_recovery": constant(FALSE),
     "pg_relation_is_publishable": constant(FALSE),

@@ -29,13 +29,13 @@ def shown_type(kind: SqlType) -> str:
 
 
 def _tables(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind(*_TABLE_TYPES):
+    for relation in context.shown.of_kind(*_TABLE_TYPES):
         writable = "YES" if relation.kind == TABLE else "NO"
         yield DATABASE, "public", relation.name, _TABLE_TYPES[relation.kind], writable
 
 
 def _columns(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind(*_TABLE_TYPES):
+    for relation in context.shown.of_kind(*_TABLE_TYPES):
         keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
             kind = column.type
@@ -52,7 +52,7 @@ def _columns(context: Context) -> Iterator[tuple]:
 
 
 def _views(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind(VIEW):
+    for relation in context.shown.of_kind(VIEW):
         yield DATABASE, "public", relation.name, relation.definition, "NONE", "NO", "NO"
 
 
@@ -62,13 +62,13 @@ def _schemata(context: Context) -> Iterator[tuple]:
 
 
 def _table_constraints(context: Context) -> Iterator[tuple]:
-    for relation in filter(has_key, context.catalog):
+    for relation in filter(has_key, context.shown):
         name = f"{relation.name}_pkey"
         yield DATABASE, "public", name, DATABASE, "public", relation.name, "PRIMARY KEY", "NO", "NO"
 
 
 def _key_columns(context: Context) -> Iterator[tuple]:
-    for relation in filter(has_key, context.catalog):
+    for relation in filter(has_key, context.shown):
         for number, key in enumerate(relation.pk, 1):
             name = f"{relation.name}_pkey"
             yield DATABASE, "public", name, DATABASE, "public", relation.name, key.name, number, None
@@ -134,7 +134,7 @@ INFORMATION_SCHEMA: dict[str, SystemRelation] = {
 
 def _of_kind(kind: str):
     def rows(context: Context) -> Iterator[tuple]:
-        for relation in context.catalog.of_kind(kind):
+        for relation in context.shown.of_kind(kind):
             yield (
                 oid(relation), relation.name, NAMESPACES["public"], OWNER, relation.definition, relation.append_only,
                 "CREATING" if relation.creating else "CREATED", relation.created_epoch, context.live_rows(relation),
@@ -145,7 +145,7 @@ def _of_kind(kind: str):
 
 
 def _rw_columns(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         keys = {key.name for key in relation.pk}
         for number, column in enumerate(relation.columns, 1):
             yield (
@@ -155,8 +155,8 @@ def _rw_columns(context: Context) -> Iterator[tuple]:
 
 
 def _rw_indexes(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind(INDEX):
-        table = context.catalog.relations[relation.depends_on[0]]
+    for relation in context.shown.of_kind(INDEX):
+        table = context.shown.relations[relation.depends_on[0]]
         yield oid(relation), relation.name, oid(table), NAMESPACES["public"], OWNER, relation.definition
 
 
@@ -174,18 +174,18 @@ def _cdc_progress(context: Context) -> Iterator[tuple]:
 
 
 def _depend(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         for upstream in relation.depends_on:
-            yield oid(relation), oid(context.catalog.relations[upstream])
+            yield oid(relation), oid(context.shown.relations[upstream])
 
 
 def _fragments(context: Context) -> Iterator[tuple]:
     """RisingWave's fragments are pieces of a dataflow; Headrace's are the relations that are kept up to date."""
-    for relation in context.catalog:
+    for relation in context.shown:
         if relation.stored:
             yield (
                 oid(relation), oid(relation), relation.name, "HASH", [oid(relation)],
-                [oid(context.catalog.relations[upstream]) for upstream in relation.depends_on],
+                [oid(context.shown.relations[upstream]) for upstream in relation.depends_on],
                 [_FLAGS[relation.kind]], relation.parallelism or None, VNODES,
             )  # fmt: skip
 
@@ -194,7 +194,7 @@ _FLAGS = {TABLE: "TABLE", SOURCE: "SOURCE", MATERIALIZED_VIEW: "MVIEW", INDEX: "
 
 
 def _runs(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         for run in context.state.runs.get(relation.id, ()):
             yield oid(relation), str(run.id), run.last_epoch, run.rows, run.retractions, run.bytes
 
@@ -238,7 +238,7 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_relations": system_relation(
         "id int, name text, relation_type text, schema_id int, owner int, definition text",
         lambda context: [
-            (oid(each), each.name, each.kind, NAMESPACES["public"], OWNER, each.definition) for each in context.catalog
+            (oid(each), each.name, each.kind, NAMESPACES["public"], OWNER, each.definition) for each in context.shown
         ],
     ),
     "rw_relation_runs": system_relation(

@@ -36,8 +36,8 @@ CLASS_OID, CONSTRAINT_OID, TYPE_OID = 1259, 2606, 1247
 
 
 def _class(context: Context) -> Iterator[tuple]:
-    indexed = {id for relation in context.catalog.of_kind(INDEX) for id in relation.depends_on}
-    for relation in context.catalog:
+    indexed = {id for relation in context.shown.of_kind(INDEX) for id in relation.depends_on}
+    for relation in context.shown:
         index = relation.kind == INDEX
         yield class_row(
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
@@ -62,7 +62,7 @@ def class_row(
 
 
 def _attribute(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
             yield attribute_row(
@@ -90,7 +90,7 @@ _ANY = PG_TYPES["varchar"]
 
 
 def _defaults(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         for number, column in numbered(relation):
             text = column.default if column.generated is None else column.generated
             if text is not None:
@@ -98,12 +98,12 @@ def _defaults(context: Context) -> Iterator[tuple]:
 
 
 def _index(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         if has_key(relation):
             keys = column_numbers(relation, [key.name for key in relation.pk])
             yield _index_row(key_oid(relation), oid(relation), keys, len(keys), [0] * len(keys), key=True)
         if relation.kind == INDEX:
-            table = context.catalog.relations[relation.depends_on[0]]
+            table = context.shown.relations[relation.depends_on[0]]
             statement = index_statement(relation.definition)
             names = [key.name for key in statement.keys]
             options = [2 * key.nulls_first + key.descending for key in statement.keys]
@@ -124,7 +124,7 @@ def _index_row(
 
 
 def _constraint(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         if has_key(relation):
             columns = column_numbers(relation, [key.name for key in relation.pk])
             yield (
@@ -171,26 +171,26 @@ def _user(context: Context) -> Iterator[tuple]:
 
 
 def _tables(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind("table", "source"):
+    for relation in context.shown.of_kind("table", "source"):
         yield "public", relation.name, context.user, None, has_key(relation), False, False, False
 
 
 def _views(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind("view"):
+    for relation in context.shown.of_kind("view"):
         yield "public", relation.name, context.user, relation.definition
 
 
 def _materialized_views(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog.of_kind("materialized view"):
+    for relation in context.shown.of_kind("materialized view"):
         yield "public", relation.name, context.user, None, False, not relation.creating, relation.definition
 
 
 def _indexes(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         if has_key(relation):
             yield "public", relation.name, f"{relation.name}_pkey", None, key_definition(relation)
         if relation.kind == INDEX:
-            table = context.catalog.relations[relation.depends_on[0]]
+            table = context.shown.relations[relation.depends_on[0]]
             yield "public", table.name, relation.name, None, index_definition(relation, context)
 
 
@@ -203,7 +203,7 @@ def key_definition(relation: Relation) -> str:
 
 def index_definition(index: Relation, context: Context) -> str:
     """The same of an index; psql shows what follows USING."""
-    table = context.catalog.relations[index.depends_on[0]]
+    table = context.shown.relations[index.depends_on[0]]
     statement = index_statement(index.definition)
     keys = ", ".join(map(key_text, statement.keys))
     include = f" INCLUDE ({', '.join(map(quote_sql, statement.include))})" if statement.include else ""
@@ -211,7 +211,7 @@ def index_definition(index: Relation, context: Context) -> str:
 
 
 def _descriptions(context: Context) -> Iterator[tuple]:
-    for relation in context.catalog:
+    for relation in context.shown:
         if relation.comment is not None:
             yield oid(relation), CLASS_OID, 0, relation.comment
         for number, column in numbered(relation):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Catalog, Column, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Catalog, Column, Relation
 from headrace.serving.wire.oids import oid_of, typmod_of
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, array_of
@@ -46,6 +46,12 @@ class Context:
     @property
     def catalog(self) -> Catalog:
         return self.state.catalog
+
+    @property
+    def shown(self) -> Catalog:
+        """What clients are told of: internal tables are nobody's business but SHOW INTERNAL TABLES'."""
+        known = self.catalog.relations.items()
+        return Catalog({id: each for id, each in known if each.kind != INTERNAL}, self.catalog.next_id)
 
     def stored_bytes(self, relation: Relation) -> int:
         return sum(run.bytes for run in self.state.runs.get(relation.id, ()))

@@ -1,0 +1,146 @@
+"""Building relations that follow their inputs key by key (:mod:`headrace.engine.keyed`), beside the epochs.
+
+Such a relation waits until its inputs are complete. Then one query of Spark's computes all of it as of one epoch and
+writes it, while epochs go on. When it is ready it lands in the next epoch, together with what its inputs have gone
+through meanwhile: the keys that were touched since are computed once more.
+
+What is being built is in memory only. After a crash it is begun anew; the inputs, which take longer, go on from where
+they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from headrace.backfill.job import Job
+from headrace.catalog import Relation
+from headrace.engine.filling import finished
+from headrace.engine.replica import DeltaLog
+from headrace.errors import HeadraceError
+from headrace.failpoints import failpoint
+from headrace.state.manifest import Manifest
+from headrace.state.runs import Run, RunFile
+
+BUILD = "build"
+"""Under which the log keeps what was written to inputs meanwhile."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Build:
+    """A relation that is being computed, or waits for its epoch."""
+
+    relation: Relation
+    state: Manifest
+    """As of which it is computed: its files must stay until then."""
+    future: Future[list[RunFile]]
+
+    @property
+    def job_id(self) -> int:
+        return self.relation.id
+
+    @property
+    def snapshot(self) -> int:
+        return self.state.epoch
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.relation.reads
+
+
+class Builds:
+    def __init__(self, pool: ThreadPoolExecutor, log: DeltaLog, on_ready: Callable[[], None]):
+        self._pool, self._log, self._on_ready = pool, log, on_ready
+        self.compute: Callable[[Manifest, Relation], list[RunFile]] | None = None
+        self.running: list[Build] = []
+
+    def launch(self, job: Job, working: Manifest, prepare: Callable[[str], None]) -> None:
+        relation = working.catalog.relations[job.id]
+        inputs = [working.catalog.relations[id] for id in relation.reads]
+        if any(each.creating for each in inputs) or any(each.job_id == job.id for each in self.running):
+            return
+        build = Build(relation=relation, state=working, future=Future())
+        build.future.add_done_callback(lambda _: self._on_ready())
+
+        def work() -> None:
+            try:
+                prepare(relation.name)
+                assert self.compute is not None
+                files = self.compute(working, relation)
+                failpoint("after_build")
+                build.future.set_result(files)
+            except BaseException as error:
+                build.future.set_exception(error)
+
+        self.running.append(build)
+        self._pool.submit(work)
+
+    def drop_stale(self, jobs: dict[int, Job]) -> None:
+        """What was dropped, has failed, or is begun anew."""
+        self.running = [
+            each
+            for each in self.running
+            if each.job_id in jobs
+            and jobs[each.job_id].error is None
+            and each.snapshot >= jobs[each.job_id].created_epoch
+        ]
+
+    @property
+    def any_ready(self) -> bool:
+        return any(each.future.done() for each in self.running)
+
+    def ready(self, jobs: dict[int, Job], failure: Callable[[Job, BaseException], HeadraceError | None]):
+        """What can land now, and the jobs that cannot go on, with the reason."""
+        done, failed = [each for each in self.running if each.future.done()], {}
+        for each in done:
+            if (error := each.future.exception()) is not None:
+                self.running.remove(each)
+                if (reason := failure(jobs[each.job_id], error)) is not None:
+                    failed[each.job_id] = reason
+        return [each for each in done if each in self.running], failed
+
+    def have_landed(self, builds: Sequence[Build]) -> None:
+        self.running = [each for each in self.running if each not in builds]
+
+    def record(self, written: dict[int, list[RunFile]], epoch: int) -> None:
+        """Keeps what an epoch wrote to inputs of what is being built."""
+        for id in {id for each in self.running for id in each.inputs}:
+            self._log.record(BUILD, id, epoch, written.get(id, ()))
+
+    def missed(self, builds: Sequence[Build]) -> dict[int, dict[int, list[RunFile]]]:
+        """What was written to the inputs of each since it was begun."""
+        return {
+            each.job_id: {id: list(self._log.since(BUILD, id, each.snapshot)) for id in each.inputs} for each in builds
+        }
+
+    def paths(self) -> Iterator[str]:
+        """Files that must stay."""
+        for each in list(self.running):
+            for id in each.inputs:
+                yield from (file.path for run in each.state.runs.get(id, ()) for file in run.files)
+            if each.future.done() and each.future.exception() is None:
+                yield from (file.path for file in each.future.result())
+
+
+def builds_in(landings: Sequence[Build | object]) -> list[Build]:
+    return [each for each in landings if isinstance(each, Build)]
+
+
+def landed(state: Manifest, build: Build, job: Job) -> Manifest:
+    """The relation with what was computed, and complete."""
+    files = build.future.result()
+    runs = dict(state.runs)
+    if files:
+        runs[job.id] = (
+            Run(
+                id=uuid.uuid4().hex,
+                first_epoch=build.snapshot,
+                last_epoch=build.snapshot,
+                files=tuple(files),
+                base=True,
+            ),
+        )
+    return finished(dataclasses.replace(state, runs=runs), job)

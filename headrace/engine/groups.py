@@ -1,0 +1,64 @@
+"""Groups whose values add up: what becomes of them when rows come and go (:mod:`headrace.plan.sums`).
+
+old     k=1  rows 2  sum 30  of 2
+came    k=1  rows 1  sum  5  of 1
+gone    k=1  rows 2  sum 30  of 2
+new     k=1  rows 1  sum  5  of 1
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.catalog import Operator
+from headrace.errors import DataError
+from headrace.state.keys import KeyCodec
+from headrace.state.layout import Layout
+
+WIDE = 100
+"""Digits of a sum on its way: whether it fits is decided when it is stored."""
+
+
+def added_up(layout: Layout, operator: Operator, old: pa.Table, came: pa.Table, gone: pa.Table) -> pa.Table:
+    """The new rows of the groups in any of the tables. One without rows is gone, unless it is the only one."""
+    names = [name for name, _ in operator.adds]
+    codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk])
+    with decimal.localcontext(decimal.Context(prec=WIDE)):
+        keys, totals = _totals(codec, operator, names, ((old, 1), (came, 1), (gone, -1)))
+    alive = [key for key, total in totals.items() if total[0] or not operator.key]
+    columns: dict[str, list[Any]] = {name: [keys[key][at] for key in alive] for at, name in enumerate(operator.key)}
+    for at, (name, counted) in enumerate(operator.adds):
+        # A sum of nothing is NULL.
+        counts = [1] * len(alive) if counted is None else [totals[key][names.index(counted)] for key in alive]
+        columns[name] = [totals[key][at] if count else None for key, count in zip(alive, counts, strict=True)]
+    return pa.table([_column(layout, name, columns[name]) for name in layout.names], schema=layout.row_schema)
+
+
+def _totals(
+    codec: KeyCodec, operator: Operator, names: Sequence[str], tables: Iterable[tuple[pa.Table, int]]
+) -> tuple[dict[bytes, tuple], dict[bytes, list[Any]]]:
+    """The values of each key, and the sums of its columns."""
+    keys: dict[bytes, tuple] = {}
+    totals: dict[bytes, list[Any]] = {}
+    for table, sign in tables:
+        values = list(zip(*(table[name].to_pylist() for name in operator.key), strict=True)) or [()] * table.num_rows
+        numbers = zip(*(table[name].to_pylist() for name in names), strict=True)
+        for encoded, key, row in zip(codec.encode_table(table), values, numbers, strict=True):
+            keys.setdefault(encoded, key)
+            total = totals.setdefault(encoded, [0] * len(names))
+            for at, number in enumerate(row):
+                if number is not None:
+                    total[at] += sign * number
+    return keys, totals
+
+
+def _column(layout: Layout, name: str, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values, layout.row_schema.field(name).type)
+    except (OverflowError, pa.ArrowInvalid):
+        kind = layout.types[name]
+        raise DataError(f"a sum is out of range for type {kind}", sqlstate="22003") from None

@@ -1,0 +1,393 @@
+"""Relations that follow their inputs key by key: aggregates, joins and the like (docs/design/incremental.md).
+
+After the tables of an epoch and all that is mapped from them are written, it is the turn of these, upstream before
+downstream. What the epoch wrote to an input says which keys it touched. Of each touched key the relation's rows are
+computed anew, from the rows that the inputs hold under it *now*, and compared with the rows that the relation holds;
+the difference is its delta, which is mapped on like that of a table.
+
+So nothing depends on how an input came by its changes, or on when: what has been touched since any earlier moment can
+be caught up with at once. That is how a relation is built beside the epochs (:mod:`headrace.engine.builds`).
+
+A few keys are looked up, and one small prepared job computes their rows. Many are a query of Spark's over the whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.catalog import Relation
+from headrace.engine.bulk import BulkWriter
+from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
+from headrace.engine.deltas import TableDelta, Written
+from headrace.engine.derive import Deriver
+from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.groups import added_up
+from headrace.engine.plans import piece_of
+from headrace.engine.relations import RelationFrames, with_logical_types
+from headrace.engine.spark import key_session, spark_errors, translate_error
+from headrace.errors import DataError, EpochFailed
+from headrace.sql.translate import to_spark
+from headrace.state.files import open_parquet
+from headrace.state.keys import KeyCodec
+from headrace.state.layout import Layout
+from headrace.state.lookup import IndexCache, newest_live, starting_with
+from headrace.state.manifest import Manifest
+from headrace.state.merge import consolidate
+from headrace.state.native import write_sorted
+from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
+from headrace.state.runs import VNODE, WEIGHT, RunFile
+from headrace.state.scan import key_order, read_files
+from headrace.state.sorting import in_order
+from headrace.state.storage import Storage
+from headrace.state.vnode import VNODES, spark_expression, vnodes_of
+from headrace.state.writer import with_internal
+from headrace.types import quote_spark
+
+FEW_KEYS = 5_000
+"""Touched keys up to which their rows are looked up; beyond, relations are read whole."""
+
+LOOKUP_ROWS = 1 << 20
+"""Stored rows that may be read to find those of the touched keys in one relation."""
+
+KEPT = 128
+"""Planned pieces."""
+
+Touched = Mapping[int, Sequence[RunFile]]
+"""What was written to each input."""
+
+
+class KeyedRelations:
+    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, frames: RelationFrames):
+        self._spark, self._storage, self._indexes, self._frames = spark, storage, indexes, frames
+        self._bulk = BulkWriter(spark, storage, indexes)
+        self._session = key_session(spark)
+        self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
+        self._numbers = itertools.count()
+
+    def advance(
+        self, state: Manifest, written: Written, epoch: int, deriver: Deriver, missed: Mapping[int, Touched]
+    ) -> Manifest:
+        """The state with all that follows from what the epoch wrote, which is added to ``written``.
+
+        ``missed``: what was written to the inputs of relations that were built meanwhile.
+        """
+        for relation in state.catalog.in_order():
+            if relation.operator is None or relation.creating:
+                continue
+            before = missed.get(relation.id, {})
+            touched = {id: [*before.get(id, ()), *written.files.get(id, ())] for id, _ in relation.operator.inputs}
+            if not any(touched.values()):
+                continue
+            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch))  # noqa: B023
+            if delta is None:
+                continue
+            more = deriver.write(state.catalog, [delta], epoch=epoch, jobs=jobs_of(state))
+            written.add(more)
+            runs = dict(state.runs)
+            for id, files in more.files.items():
+                runs[id] = new_runs(runs.get(id, ()), files, epoch)
+            state = dataclasses.replace(state, runs=runs)
+        return state
+
+    def build(self, state: Manifest, relation: Relation) -> list[RunFile]:
+        """All of its rows as of a state, written."""
+        layout = Layout.of(relation)
+        frame = self._evaluated(state, relation, self._inputs(state, relation))
+        rows = frame.selectExpr(*_quoted(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
+        count = 1 if not layout.distribution else min(VNODES, self._spark.sparkContext.defaultParallelism)
+        if count == 1:
+            rows = rows.coalesce(1)
+        else:
+            # Sorted by vnode ranges, so that no two files share a key.
+            rows = rows.repartitionById(count, _range_of(count))
+        with spark_errors(f'building {state.catalog.owner(relation).kind} "{state.catalog.owner(relation).name}"'):
+            return write_sorted(rows.sortWithinPartitions(*key_order(layout)), self._storage, layout)
+
+    def _blaming(self, state: Manifest, relation: Relation, work: Callable[[], TableDelta | None]) -> TableDelta | None:
+        """What is wrong with a row is said with the name of the view that cannot have it."""
+        try:
+            return work()
+        except Exception as error:
+            found = translate_error(error, "writing an epoch")
+            if not isinstance(found, DataError):
+                raise
+            owner = state.catalog.owner(relation)
+            blamed = DataError(
+                f'{found.message}, in {owner.kind} "{owner.name}"',
+                hint="nothing of the statement was applied; change the row, or drop the view",
+                sqlstate=found.sqlstate,
+            )
+            blamed.view_id = relation.id
+            raise blamed from error
+
+    # --- a delta ------------------------------------------------------------------------------------------------
+
+    def _delta(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        assert relation.operator is not None
+        if relation.operator.adds:
+            found = self._added(state, relation, touched)
+            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+        if not relation.operator.key:
+            return self._recomputed(state, relation, None, epoch)
+        keys = self._few_keys(state, relation, touched)
+        found = None if keys is None else self._looked_up(state, relation, keys)
+        if found is None:
+            return self._recomputed(state, relation, self._all_keys(state, relation, touched), epoch)
+        new, old = found
+        return _difference(relation, new, old)
+
+    def _few_keys(self, state: Manifest, relation: Relation, touched: Touched) -> pa.Table | None:
+        """The touched keys under the relation's names, each once; None if they may be many."""
+        if sum(file.rows for files in touched.values() for file in files) > 4 * FEW_KEYS:
+            return None
+        layout = Layout.of(relation)
+        schema = pa.schema([layout.row_schema.field(name) for name in relation.operator.key])
+        tables = [schema.empty_table()]
+        for id, columns in relation.operator.inputs:
+            source = Layout.of(state.catalog.relations[id])
+            for file in touched.get(id, ()):
+                tables.append(self._columns(source, file, columns).rename_columns(schema.names).cast(schema))
+        keys = pa.concat_tables(tables).combine_chunks()
+        codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(schema)]])
+        first = {key: at for at, key in enumerate(codec.encode_table(keys, schema.names))}
+        return keys.take(pa.array(sorted(first.values()), pa.int64())) if len(first) <= FEW_KEYS else None
+
+    def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
+        """Some columns of a small file that was just written."""
+        with open_parquet(self._storage.files, file.path) as parquet:
+            read = parquet.read(columns=list(dict.fromkeys(names)), use_threads=False)
+        return layout.completed(read, list(names))
+
+    def _looked_up(self, state: Manifest, relation: Relation, keys: pa.Table) -> tuple[pa.Table, pa.Table] | None:
+        """The rows that these keys have now, and those that the relation holds; None if that is much to read."""
+        rows: dict[int, pa.Table] = {}
+        for id, columns in relation.operator.inputs:
+            source = Layout.of(state.catalog.relations[id])
+            wanted = pa.schema([source.row_schema.field(name) for name in columns])
+            found = self._starting_with(state, source, keys.rename_columns(list(columns)).cast(wanted))
+            if found is None:
+                return None
+            rows[id] = found.select(source.names)
+        layout = Layout.of(relation)
+        old = self._starting_with(state, layout, keys)
+        if old is None:
+            return None
+        return self._computed(state, relation, rows), old.select(layout.names)
+
+    # --- what adds up -------------------------------------------------------------------------------------------
+
+    def _added(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
+        """The new rows of the touched groups, and the old ones; None if those are many."""
+        small = sum(file.rows for files in touched.values() for file in files) <= 4 * FEW_KEYS
+        changes = []
+        for weight in (1, -1):
+            rows = self._few_changes(state, relation, touched, weight) if small else None
+            if rows is not None:
+                changes.append(self._computed(state, relation, rows))
+                continue
+            frame = self._evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
+        if max(each.num_rows for each in changes) > FEW_KEYS:
+            return None
+        layout = Layout.of(relation)
+        keys = pa.concat_tables([each.select(list(relation.operator.key)) for each in changes])
+        if relation.operator.key:
+            old = self._starting_with(state, layout, keys)
+        else:
+            old = self._all_rows(state, layout)
+        if old is None:
+            return None
+        old = old.select(layout.names)
+        return added_up(layout, relation.operator, old, *changes), old
+
+    def _few_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, pa.Table]:
+        rows = {}
+        for id, _ in relation.operator.inputs:
+            layout = Layout.of(state.catalog.relations[id])
+            tables = [self._columns(layout, file, [*layout.names, WEIGHT]) for file in touched.get(id, ())]
+            table = pa.concat_tables(tables) if tables else layout.stored_schema.empty_table()
+            rows[id] = table.filter(pc.equal(table[WEIGHT], weight)).select(layout.names)
+        return rows
+
+    def _many_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, DataFrame]:
+        frames = {}
+        for id, _ in relation.operator.inputs:
+            source = state.catalog.relations[id]
+            layout = Layout.of(source)
+            if touched.get(id):
+                rows = read_files(self._spark, self._storage.uri(""), touched[id], layout.spark_schema)
+                frames[id] = rows.where(f"{WEIGHT} = {weight}").selectExpr(*_quoted(layout))
+            else:
+                frames[id] = self._frames.empty(source)
+        return frames
+
+    def _all_rows(self, state: Manifest, layout: Layout) -> pa.Table:
+        """Of a relation that has one row."""
+        tables = [layout.stored_schema.empty_table()]
+        for file in (file for run in state.runs.get(layout.relation_id, ()) for file in run.files):
+            tables.append(self._columns(layout, file, layout.stored_schema.names))
+        return newest_live(layout, pa.concat_tables(tables))
+
+    def _starting_with(self, state: Manifest, layout: Layout, keys: pa.Table) -> pa.Table | None:
+        runs = state.runs.get(layout.relation_id, ())
+        keys = keys.select(layout.key_names[: keys.num_columns])
+        return starting_with(self._spark, self._storage.files, layout, runs, keys, self._indexes, most=LOOKUP_ROWS)
+
+    def _computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
+        """The piece over a few rows, by one task. Of no rows nothing comes, which needs no task."""
+        layout = Layout.of(relation)
+        if not any(table.num_rows for table in rows.values()):
+            return layout.row_schema.empty_table()
+        filled = [id for id, _ in relation.operator.inputs if rows[id].num_rows]
+        packed = {str(number): packed_rows(rows[id]) for number, id in enumerate(filled)}
+        if sum(map(len, packed.values())) <= INPUT_BYTES:
+            if (frame := self._prepared(state, relation, filled)) is not None:
+                with PreparedJobs.of(self._session).given(packed):
+                    return frame.toArrow().cast(layout.row_schema)
+        frames = {
+            id: self._session.createDataFrame(table, schema=Layout.of(state.catalog.relations[id]).row_ddl)
+            for id, table in rows.items()
+        }
+        return self._evaluated(state, relation, frames, self._session).toArrow().cast(layout.row_schema)
+
+    def _prepared(self, state: Manifest, relation: Relation, filled: Sequence[int]) -> DataFrame | None:
+        """The piece over rows that come with the job, planned once; None if its plan holds results of a run.
+
+        An input that is not ``filled`` is known to have no rows: a join that finds one side empty would not read the
+        other to its end, and Spark ends a Python worker whose rows nobody reads.
+        """
+        inputs = [state.catalog.relations[id] for id, _ in relation.operator.inputs]
+        key = (relation.maintained, relation.columns, tuple((each.name, each.columns) for each in inputs), *filled)
+        if key not in self._planned:
+            prepared = PreparedJobs.of(self._session)
+            frames = {}
+            for each in inputs:
+                if each.id in filled:
+                    frames[each.id] = prepared.leaf(filled.index(each.id), RowsOfInput(), Layout.of(each).row_ddl)
+                else:
+                    nothing = [
+                        f"CAST(NULL AS {kind.spark}) AS {quote_spark(name)}" for name, kind in Layout.of(each).columns
+                    ]
+                    frames[each.id] = self._session.range(1).selectExpr(*nothing).where("false")
+            frame = self._evaluated(state, relation, frames, self._session)
+            plan = frame._jdf.queryExecution().executedPlan().toString()
+            # An exchange keeps what it has shuffled, a subquery its result: the next run would find them there.
+            self._planned[key] = None if "Exchange" in plan or "Subquery" in plan else frame
+            while len(self._planned) > KEPT:
+                self._planned.popitem(last=False)
+        self._planned.move_to_end(key)
+        return self._planned[key]
+
+    # --- queries of Spark's -------------------------------------------------------------------------------------
+
+    def _inputs(self, state: Manifest, relation: Relation) -> dict[int, DataFrame]:
+        return {
+            id: self._frames.frame(state.catalog.relations[id], state.runs.get(id, ()))
+            for id, _ in relation.operator.inputs
+        }
+
+    def _evaluated(
+        self,
+        state: Manifest,
+        relation: Relation,
+        frames: Mapping[int, DataFrame],
+        session: SparkSession | None = None,
+    ) -> DataFrame:
+        """The relation's columns, computed from its inputs."""
+        session = session or self._spark
+        names = {state.catalog.relations[id].name: f"_hr_piece_{next(self._numbers)}" for id in frames}
+        try:
+            for id, frame in frames.items():
+                input = state.catalog.relations[id]
+                with_logical_types(input, frame).createOrReplaceTempView(names[input.name])
+            bound = piece_of(relation, state.catalog)
+            found = session.sql(to_spark(bound.expression, table_names=names))
+        finally:
+            for name in names.values():
+                session.catalog.dropTempView(name)
+        columns = relation.columns
+        return found.toDF(*(f"c{number}" for number, _ in enumerate(columns))).selectExpr(
+            *(
+                f"CAST(c{number} AS {column.type.spark}) AS {quote_spark(column.name)}"
+                for number, column in enumerate(columns)
+            )
+        )
+
+    def _all_keys(self, state: Manifest, relation: Relation, touched: Touched) -> DataFrame:
+        layout = Layout.of(relation)
+        parts = []
+        for id, columns in relation.operator.inputs:
+            if not touched.get(id):
+                continue
+            source = Layout.of(state.catalog.relations[id])
+            rows = read_files(self._spark, self._storage.uri(""), touched[id], source.spark_schema)
+            names = [
+                f"CAST({quote_spark(column)} AS {layout.types[own].spark}) AS _hr_k{number}"
+                for number, (column, own) in enumerate(zip(columns, relation.operator.key, strict=True))
+            ]
+            parts.append(rows.selectExpr(*names))
+        return functools.reduce(DataFrame.unionAll, parts).distinct()
+
+    def _recomputed(self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int) -> TableDelta | None:
+        """By a query over the inputs, of some keys or all, compared with what the relation holds of them."""
+        layout = Layout.of(relation)
+        frames, runs = self._inputs(state, relation), state.runs.get(relation.id, ())
+        old = self._frames.frame(relation, runs)
+        if keys is not None:
+            for id, columns in relation.operator.inputs:
+                frames[id] = _of_keys(frames[id], columns, keys)
+            old = _of_keys(old, relation.operator.key, keys)
+        new = self._evaluated(state, relation, frames)
+        if sum(run.rows for run in runs) <= SMALL_ROWS:
+            few = new.limit(SMALL_ROWS + 1).toArrow()
+            if few.num_rows <= SMALL_ROWS:
+                held = old.toArrow().select(layout.names).cast(layout.row_schema)
+                return _difference(relation, few.cast(layout.row_schema), held)
+        struct = f"struct({', '.join(_quoted(layout))})"
+        kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
+        changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
+            old.selectExpr(f"{struct} AS {OLD_ROW}", f"CAST(NULL AS {kind}) AS {NEW_ROW}")
+        )
+        files, _ = self._bulk.update(layout, changes, epoch=epoch, deletes=False)
+        return TableDelta(relation=relation, files=tuple(files)) if files else None
+
+
+def _quoted(layout: Layout) -> list[str]:
+    return [quote_spark(name) for name in layout.names]
+
+
+def _range_of(count: int) -> Column:
+    return F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)")
+
+
+def _of_keys(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:
+    same = " AND ".join(f"r.{quote_spark(column)} <=> k._hr_k{number}" for number, column in enumerate(columns))
+    return rows.alias("r").join(keys.alias("k"), F.expr(same), "left_semi")
+
+
+def _difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta | None:
+    """What has to change so that the relation holds the new rows in place of the old ones."""
+    layout = Layout.of(relation)
+    kinds = [layout.types[name] for name in layout.distribution]
+    weighted = []
+    for rows, weight in ((old, -1), (new, 1)):
+        vnodes = pa.chunked_array([pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())])
+        weights = pa.chunked_array([pa.repeat(pa.scalar(weight, pa.int8()), rows.num_rows)])
+        weighted.append(with_internal(rows.select(layout.names), vnodes, 0, weights))
+    if len(set(layout.encode(weighted[1]))) < new.num_rows:
+        raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')
+    changed = consolidate(
+        in_order(layout, pa.concat_tables(weighted).combine_chunks(), [WEIGHT]), [VNODE, *layout.key_names]
+    )
+    if changed.num_rows == 0:
+        return None
+    return TableDelta(relation=relation, rows=changed.select([*layout.names, VNODE, WEIGHT]))

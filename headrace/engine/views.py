@@ -1,0 +1,164 @@
+"""New materialized views: what is stored for one, and the jobs that fill it.
+
+A linear view is one relation. Any other is cut into pieces (:mod:`headrace.plan.cut`): internal tables, and the view
+itself, which is the last piece.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.backfill.job import Job
+from headrace.catalog import MATERIALIZED_VIEW, Catalog, Relation
+from headrace.engine.filling import restarted, with_job
+from headrace.engine.jobs import jobs_for, new_job
+from headrace.engine.plans import describe_view, refuse_unfinished
+from headrace.errors import Unsupported
+from headrace.plan.build import refuse
+from headrace.plan.cut import cut
+from headrace.plan.keys import StreamKey
+from headrace.plan.pieces import Keyed
+from headrace.sql import statements as ast
+from headrace.sql.bind import BoundQuery, bind_query
+from headrace.sql.dialect import parse_query, print_sql
+from headrace.state.keys import KeyCodec
+from headrace.state.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewView:
+    relation: Relation
+    made: tuple[Relation, ...] = ()
+    """The internal tables that are not there yet, upstream before downstream."""
+    key: StreamKey | None = None
+    """The plan of a linear one."""
+    catalog: Catalog
+    """With the internal tables."""
+
+
+def new_view(
+    engine: Engine, statement: ast.CreateMaterializedView, state: Manifest, names: tuple[str, ...], epoch: int
+) -> NewView:
+    """What the statement would make."""
+    catalog = state.catalog
+    bound = bind_query(statement.query, catalog, functions=engine.functions)
+    refuse_unfinished(catalog, bound)
+    try:
+        bound, key, columns = describe_view(statement.query, catalog, names, engine.functions)
+    except Unsupported:
+        if bound.as_of is not None:
+            raise
+        return _cut_view(statement, bound, catalog, names, epoch)
+    relation = Relation(
+        id=catalog.next_id,
+        columns=columns,
+        pk=key.pk,
+        distribution=key.distribution,
+        **_as_asked(statement, bound, epoch),
+    )
+    return NewView(relation=relation, key=key, catalog=catalog)
+
+
+def _as_asked(statement: ast.CreateMaterializedView, bound: BoundQuery, epoch: int) -> dict[str, Any]:
+    return {
+        "name": statement.name,
+        "kind": MATERIALIZED_VIEW,
+        "definition": statement.sql,
+        "query": bound.text(),
+        "depends_on": tuple(dict.fromkeys((*bound.depends_on, *bound.relations))),
+        "options": statement.options,
+        "created_epoch": epoch,
+    }
+
+
+def _cut_view(
+    statement: ast.CreateMaterializedView, bound: BoundQuery, catalog: Catalog, names: tuple[str, ...], epoch: int
+) -> NewView:
+    piece, arrangements = cut(bound, catalog, statement.name, names)
+    asked = _as_asked(statement, bound, epoch)
+    made = tuple(each.replace(created_epoch=epoch, definition=each.query) for each in arrangements.made)
+    with_made = Catalog(arrangements.catalog.relations | {each.id: each for each in made}, arrangements.catalog.next_id)
+    key = None
+    if isinstance(piece, Keyed):
+        relation = arrangements.keyed(piece)
+    else:
+        last, key, columns = describe_view(parse_query(print_sql(piece)), with_made, names)
+        relation = Relation(
+            id=with_made.next_id,
+            name="",
+            kind=MATERIALIZED_VIEW,
+            columns=columns,
+            pk=key.pk,
+            distribution=key.distribution,
+            maintained=last.text(),
+            reads=last.relations,
+        )
+    depends_on = tuple(dict.fromkeys((*asked["depends_on"], *relation.reads)))
+    relation = relation.replace(**(asked | {"depends_on": depends_on}))
+    if dict(statement.options).get("refresh") == "incremental":
+        _refuse_recomputing((*made, relation))
+    for each in (*made, relation):
+        KeyCodec.of(each)  # refuses key types that have no order
+    return NewView(relation=relation, made=made, key=key, catalog=with_made)
+
+
+def _refuse_recomputing(relations: tuple[Relation, ...]) -> None:
+    for each in relations:
+        if each.operator is not None and each.operator.recomputes:
+            raise Unsupported(
+                "a part of the query can only be computed anew as a whole when its inputs change",
+                hint="EXPLAIN says which; leave out refresh = 'incremental' to have it so",
+            )
+
+
+def add_view(
+    engine: Engine, view: NewView, state: Manifest, options: dict[str, Any], epoch: int
+) -> tuple[Manifest, Relation | None]:
+    """The state with the view, and with a job for each of its relations that has something to be filled with.
+
+    Answers the view, if it is one of them.
+    """
+    if view.made and options["backfill_order"]:
+        raise refuse("backfill_order, for a view with joins or aggregates,")
+    parallelism = options["streaming_parallelism"] or 0
+    for each in (*view.made, view.relation):
+        each = each.replace(parallelism=parallelism)
+        inputs = [state.catalog.relations[id] for id in state.catalog.inputs_of(each)]
+        rows = {id: sum(run.rows for run in runs) for id, runs in state.runs.items()}
+        job = _job(engine, state.catalog.add(each), each, options, rows, epoch)
+        # Nothing comes of nothing, but for an aggregate of it.
+        empty = not any(input.creating or state.runs.get(input.id) for input in inputs)
+        complete = empty and (each.operator is None or bool(each.operator.key))
+        relation = each.replace(creating=not complete)
+        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
+        if not complete:
+            state = with_job(state, job)
+    relation = state.catalog.relations[view.relation.id]
+    if not relation.creating:
+        return state, None
+    for job in jobs_for(state, relation.id):
+        if job.error is not None:  # an internal table that it shares, which failed for another view
+            state = restarted(state, job.replace(error=None, created_epoch=epoch))
+    return state, relation
+
+
+def _job(
+    engine: Engine, catalog: Catalog, relation: Relation, options: dict[str, Any], rows: dict[int, int], epoch: int
+) -> Job:
+    if relation.operator is None:
+        return new_job(engine, catalog, relation, options, rows=rows, epoch=epoch)
+    return Job(
+        id=relation.id,
+        name=relation.name,
+        statement=relation.definition,
+        rate_limit=options["backfill_rate_limit"],
+        created_epoch=epoch,
+        started_at=time.time(),
+        builds=True,
+    )

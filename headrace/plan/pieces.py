@@ -1,0 +1,230 @@
+"""The pieces that a query is cut into: what is linear, what is not, and how the latter follows its inputs.
+
+A piece that is linear is a query, and nothing else: changes of what it reads are mapped row by row. One that is not is
+*keyed*: its rows of one key are computed from its inputs' rows of that key, so it is kept up to date key by key. It
+reads them from an *arrangement*: a linear piece that is stored in the order of that key, unless the relation itself
+already is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headrace.catalog import INTERNAL_PREFIX, Catalog
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query, print_sql
+from headrace.sql.expressions import COLUMN_TYPE
+from headrace.sql.names import SCHEMA
+from headrace.types import SqlType
+
+HIDDEN = f"{INTERNAL_PREFIX}key_"
+"""Columns that a keyed piece has for its key alone."""
+
+Name = tuple[str, str]
+"""A column of a source: its alias, and its name there."""
+
+Inputs = tuple[tuple[str, tuple[str, ...]], ...]
+"""Names of relations, and their columns that correspond to a key."""
+
+
+class NotCut(Exception):
+    """No rule applies: the whole of the query is computed anew when its inputs change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keyed:
+    """A piece that is computed key by key, not stored yet."""
+
+    query: exp.Query
+    """Its columns are those that are asked for, then hidden ones."""
+    visible: int
+    key: tuple[str, ...]
+    """By which it is recomputed: the first columns of its pk. None: all of it is."""
+    rest: tuple[str, ...]
+    """The other columns of the pk."""
+    inputs: Inputs
+    describe: str
+    adds: tuple[tuple[str, str | None], ...] = ()
+    """Columns whose new value is the old one and what the change adds, see :mod:`headrace.plan.sums`."""
+
+    @property
+    def distribution(self) -> tuple[str, ...]:
+        return self.key or self.rest
+
+
+Piece = exp.Query | Keyed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A linear query with the columns of one or more sources under names of their own."""
+
+    query: exp.Query
+    names: Mapping[Name, str]
+    """Columns of the sources, and what they are called in the query."""
+    types: Mapping[str, SqlType]
+
+    def over(self, alias: str) -> dict[Name, exp.Expression]:
+        """The columns of the sources, where the query is called ``alias``."""
+        return {name: typed_column(alias, flat, self.types[flat]) for name, flat in self.names.items()}
+
+
+def typed_column(table: str, name: str, kind: SqlType | None) -> exp.Column:
+    node = exp.Column(this=exp.to_identifier(name, quoted=True), table=exp.to_identifier(table, quoted=True))
+    node.meta[COLUMN_TYPE] = kind
+    return node
+
+
+def aliased(expression: exp.Expression, name: str) -> exp.Alias:
+    return exp.Alias(this=expression, alias=exp.to_identifier(name, quoted=True))
+
+
+def table(name: str, alias: str) -> exp.Table:
+    return exp.Table(
+        this=exp.to_identifier(name, quoted=True),
+        db=exp.to_identifier(SCHEMA, quoted=True),
+        alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)),
+    )
+
+
+def subquery(query: exp.Query, alias: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+
+
+def select(
+    items: Iterable[tuple[str, exp.Expression]],
+    source: exp.Expression,
+    where: Sequence[exp.Expression] = (),
+    joins: Sequence[exp.Join] = (),
+) -> exp.Select:
+    query = exp.Select(expressions=[aliased(each.copy(), name) for name, each in items])
+    query.set("from_", exp.From(this=source))
+    if joins:
+        query.set("joins", list(joins))
+    if where:
+        query.set("where", exp.Where(this=conjunction(where)))
+    return query
+
+
+def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
+    """The parts of a condition all of which must be true."""
+    if condition is None:
+        return []
+    if isinstance(condition, (exp.Paren, exp.Where)):
+        return conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return conjuncts(condition.this) + conjuncts(condition.expression)
+    if isinstance(condition, exp.Or):
+        return _factored(condition)
+    return [condition]
+
+
+def _factored(condition: exp.Or) -> list[exp.Expression]:
+    """``a AND b OR a AND c`` is ``a AND (b OR c)``: what all alternatives ask for is a part by itself."""
+    alternatives = [conjuncts(each) for each in _disjuncts(condition)]
+    common = [each for each in alternatives[0] if all(each in other for other in alternatives[1:])]
+    if not common:
+        return [condition]
+    rest = [[each for each in parts if each not in common] for parts in alternatives]
+    if not all(rest):
+        return common
+    whole: exp.Expression = conjunction(rest[0])
+    for parts in rest[1:]:
+        whole = exp.Or(this=whole, expression=conjunction(parts))
+    return [*common, whole]
+
+
+def _disjuncts(condition: exp.Expression) -> list[exp.Expression]:
+    if isinstance(condition, exp.Paren):
+        return _disjuncts(condition.this)
+    if isinstance(condition, exp.Or):
+        return _disjuncts(condition.this) + _disjuncts(condition.expression)
+    return [condition]
+
+
+def conjunction(parts: Sequence[exp.Expression]) -> exp.Expression:
+    operands = [_operand(each) for each in parts]
+    whole = operands[0]
+    for each in operands[1:]:
+        whole = exp.And(this=whole, expression=each)
+    return whole
+
+
+def _operand(condition: exp.Expression) -> exp.Expression:
+    return exp.Paren(this=condition.copy()) if isinstance(condition, exp.Or) else condition.copy()
+
+
+def sources_in(expression: exp.Expression) -> set[str]:
+    """The aliases whose columns an expression uses."""
+    return {each.table for each in expression.find_all(exp.Column)}
+
+
+def columns_of(expression: exp.Expression) -> set[Name]:
+    return {(each.table, each.name) for each in expression.find_all(exp.Column)}
+
+
+def substituted(expression: exp.Expression, columns: Mapping[Name, exp.Expression]) -> exp.Expression:
+    """The expression with others in place of its columns."""
+    copy = exp.Paren(this=expression.copy())
+    for each in list(copy.find_all(exp.Column)):
+        new = columns.get((each.table, each.name))
+        if new is not None:
+            each.replace(new.copy())
+    return copy.this.pop()
+
+
+def has_query(expression: exp.Expression) -> bool:
+    return expression.find(exp.Query) is not None
+
+
+def rebound(query: exp.Expression, catalog: Catalog) -> exp.Query:
+    """A query that was put together, bound again: every column knows its type."""
+    return bind_query(parse_query(print_sql(query)), catalog).expression
+
+
+def branches_of(query: exp.Expression) -> list[exp.Select]:
+    if isinstance(query, exp.Subquery):
+        return branches_of(query.this)
+    if isinstance(query, exp.SetOperation):
+        return branches_of(query.this) + branches_of(query.expression)
+    if not isinstance(query, exp.Select):
+        raise NotCut
+    return [query]
+
+
+def outputs_of(query: exp.Expression) -> list[str]:
+    return [each.alias_or_name for each in branches_of(query)[0].expressions]
+
+
+def relations_in(query: exp.Expression) -> list[str]:
+    return list(dict.fromkeys(each.name for each in query.find_all(exp.Table) if each.db == SCHEMA))
+
+
+def merged(inputs: Iterable[tuple[str, tuple[str, ...]]]) -> Inputs:
+    """Each relation once. One that is read twice must be read by the same columns."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, columns in inputs:
+        if found.setdefault(name, columns) != columns:
+            raise NotCut
+    return tuple(found.items())
+
+
+def flat_names(wanted: Iterable[Name]) -> dict[Name, str]:
+    """A name for each column of some sources: its own, if that is clear.
+
+    >>> flat_names([("t", "a"), ("u", "a"), ("u", "b"), ("u", "_row_id")])
+    {('t', 'a'): 't_a', ('u', 'a'): 'u_a', ('u', 'b'): 'b', ('u', '_row_id'): 'u__row_id'}
+    """
+    wanted = list(wanted)
+    bare = [name for _, name in wanted]
+    found: dict[Name, str] = {}
+    for alias, name in wanted:
+        clear = bare.count(name) == 1 and not name.startswith("_")
+        flat = name if clear else f"{alias}_{name}".lstrip("_") or "column"
+        while flat in found.values() or (not clear and flat in bare):
+            flat += "_"
+        found[alias, name] = flat
+    return found

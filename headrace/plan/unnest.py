@@ -1,0 +1,124 @@
+"""Scalar subqueries that depend on the row around them, as joins with what they say of each value that they depend on.
+
+    … WHERE x < (SELECT max(y) FROM u WHERE u.k = t.k)
+
+is, because a comparison with the NULL of a group that is not there is not true,
+
+    … JOIN (SELECT u.k AS key_0, max(y) AS value FROM u GROUP BY u.k) AS q ON q.key_0 = t.k … WHERE x < q.value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from headrace.catalog import INTERNAL_PREFIX
+from headrace.plan.pieces import (
+    conjunction,
+    conjuncts,
+    has_query,
+    outputs_of,
+    select,
+    sources_in,
+    subquery,
+    typed_column,
+)
+from headrace.sql.grouping import has_aggregate, own_calls
+from headrace.sql.translate import types_of
+
+COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+Rebind = Callable[[exp.Expression], exp.Query]
+
+
+def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
+    """The block with such subqueries in its FROM; ``rebind`` binds a query that was put together."""
+    where = conjuncts(node.args.get("where"))
+    found, changed = [], node.copy()
+    for number, each in enumerate(where):
+        joined = _joined(each, f"{INTERNAL_PREFIX}q{number}", rebind)
+        found += [each] if joined is None else joined[1]
+        if joined is not None:
+            changed.append("joins", exp.Join(this=joined[0], kind="CROSS"))
+    if len(found) == len(where):
+        return node
+    changed.set("where", exp.Where(this=conjunction(found)))
+    return changed
+
+
+def _joined(condition: exp.Expression, alias: str, rebind: Rebind) -> tuple[exp.Subquery, list[exp.Expression]] | None:
+    """What to join with, and the conditions that take the place of this one."""
+    if not isinstance(condition, COMPARISONS):
+        return None
+    sides = [condition.this.unnest(), condition.expression.unnest()]
+    inner = next((side for side in sides if isinstance(side, (exp.Subquery, exp.Select))), None)
+    if inner is None or sum(map(has_query, sides)) != 1:
+        return None
+    query = inner.this if isinstance(inner, exp.Subquery) else inner
+    if not _is_one_value(query):
+        return None
+    own = _aliases(query)
+    where = conjuncts(query.args.get("where"))
+    outside = [each for each in where if not sources_in(each) <= own]
+    pairs = [_pair(each, own) for each in outside]
+    if not pairs or any(pair is None for pair in pairs) or not sources_in(query.expressions[0]) <= own:
+        return None
+    keys = [key for key, _ in pairs]
+    value = query.expressions[0].unalias()
+    names = [f"key_{at}" for at in range(len(keys))]
+    grouped = select(
+        [*zip(names, keys, strict=True), ("value", value)],
+        query.args["from_"].this.copy(),
+        [each for each in where if each not in outside],
+        [join.copy() for join in query.args.get("joins") or []],
+    )
+    grouped.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+    bound = rebind(grouped)
+    types = dict(zip(outputs_of(bound), types_of(bound), strict=True))
+    found = [
+        exp.EQ(this=outer.copy(), expression=typed_column(alias, name, types[name]))
+        for name, (_, outer) in zip(names, pairs, strict=True)
+    ]
+    compared = condition.copy()
+    for name, side in (("this", sides[0]), ("expression", sides[1])):
+        if side is inner:
+            compared.set(name, typed_column(alias, "value", types["value"]))
+    return subquery(bound, alias), [*found, compared]
+
+
+def _is_one_value(query: exp.Expression) -> bool:
+    """An aggregate without groups that is NULL if there are no rows."""
+    if not isinstance(query, exp.Select) or query.args.get("from_") is None or len(query.expressions) != 1:
+        return False
+    if any(query.args.get(key) for key in ("group", "having", "distinct", "limit", "offset", "order", "with_")):
+        return False
+    value = query.expressions[0].unalias()
+    strict = (exp.Mul, exp.Add, exp.Sub, exp.Div, exp.Neg, exp.Paren, exp.Literal)
+    while isinstance(value, strict):
+        parts = [each for each in (value.this, value.args.get("expression")) if isinstance(each, exp.Expression)]
+        parts = [each for each in parts if not isinstance(each, exp.Literal)]
+        if len(parts) != 1:
+            return False
+        value = parts[0]
+    calls = own_calls(value)
+    return isinstance(value, exp.Anonymous) and has_aggregate(value) and str(calls[0].this).lower() in (
+        "min", "max", "sum", "avg",
+    )  # fmt: skip
+
+
+def _aliases(query: exp.Select) -> set[str]:
+    sources = [query.args["from_"].this, *(join.this for join in query.args.get("joins") or [])]
+    return {each.alias_or_name for each in sources}
+
+
+def _pair(condition: exp.Expression, own: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
+    """Of an equality the side of the subquery, and the other."""
+    if not isinstance(condition, exp.EQ) or has_query(condition):
+        return None
+    one, other = sources_in(condition.this), sources_in(condition.expression)
+    if one and one <= own and other and not other & own:
+        return condition.this, condition.expression
+    if other and other <= own and one and not one & own:
+        return condition.expression, condition.this
+    return None

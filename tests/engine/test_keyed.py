@@ -1,0 +1,172 @@
+"""What keyed relations do at their edges: many keys at once, rows that they cannot have, sharing, going away."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.engine import keyed
+from headrace.errors import DataError, DependentObjects, HeadraceError, Unsupported
+
+VIEWS = {
+    "sums": "SELECT k, count(*) AS c, sum(x) AS sx FROM t GROUP BY k",
+    "maxima": "SELECT k, max(x) AS m FROM t GROUP BY k",
+    "total": "SELECT count(*) AS c, sum(x) AS sx, max(x) AS m FROM t",
+    "different": "SELECT DISTINCT x FROM t",
+    "joined": "SELECT t.id, u.name FROM t LEFT JOIN u ON t.k = u.id",
+    "newest": "SELECT DISTINCT ON (k) k, id, x FROM t ORDER BY k, x DESC, id",
+    "ranked": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC) AS r FROM t",
+}
+
+
+@pytest.fixture
+def tables(db):
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, x INT)")
+    db.sql("CREATE TABLE u (id INT PRIMARY KEY, name VARCHAR)")
+    db.sql("INSERT INTO u SELECT g, 'name ' || g FROM generate_series(0, 20, 2) AS g")
+    return db
+
+
+def check(db, *names: str) -> None:
+    for name in names:
+        ((said, *_),) = db.sql(f"CHECK MATERIALIZED VIEW {name}").rows()
+        assert said.startswith("equal"), name
+
+
+def internal_tables(db) -> list[str]:
+    return [name for (name,) in db.sql("SHOW INTERNAL TABLES").rows()]
+
+
+@pytest.mark.parametrize(
+    ("small", "names"),
+    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "total", "newest"])],
+)
+def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
+    monkeypatch.setattr(keyed, "FEW_KEYS", 5)
+    monkeypatch.setattr(keyed, "SMALL_ROWS", small)
+    for name in names:
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+    tables.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 400) AS g")
+    tables.sql("UPDATE t SET k = k + 1 WHERE id % 2 = 0")
+    tables.sql("DELETE FROM t WHERE k < 9")
+    check(tables, *names)
+
+
+def test_a_skewed_key_is_read_by_a_query(tables, monkeypatch):
+    monkeypatch.setattr(keyed, "LOOKUP_ROWS", 50)
+    tables.sql("INSERT INTO t SELECT g, 1, g % 7 FROM generate_series(1, 200) AS g")
+    for name in ("maxima", "joined", "ranked"):
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+    tables.sql("INSERT INTO t VALUES (1000, 1, 100)")
+    check(tables, "maxima", "joined", "ranked")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, 10 / (count(*) - 2) AS q FROM t GROUP BY k",
+        "SELECT k, 10 / (max(x) - 2) AS q FROM t GROUP BY k",
+        "SELECT t.id, 10 / (t.x - 2) AS q FROM t JOIN u ON t.k = u.id",
+    ],
+)
+def test_a_row_that_a_view_cannot_have_is_refused(tables, query):
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    tables.sql("INSERT INTO t VALUES (1, 2, 1)")
+    with pytest.raises(DataError, match='in materialized view "v"'):
+        tables.sql("INSERT INTO t VALUES (2, 2, 2)")
+    assert tables.sql("SELECT count(*) FROM t").rows() == [(1,)]
+    tables.sql("INSERT INTO t VALUES (3, 4, 3)")
+    check(tables, "v")
+
+
+def test_a_view_that_cannot_be_made_is_not(tables):
+    tables.sql("INSERT INTO t VALUES (1, 2, 2)")
+    with pytest.raises(HeadraceError, match="was not created"):
+        tables.sql("CREATE MATERIALIZED VIEW v AS SELECT k, 10 / (max(x) - 2) AS q FROM t GROUP BY k")
+    assert internal_tables(tables) == []
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT k, max(x) AS q FROM t GROUP BY k")
+    check(tables, "v")
+
+
+def test_views_share_internal_tables_which_go_with_the_last(tables):
+    tables.sql("INSERT INTO t VALUES (1, 2, 2)")
+    tables.sql("CREATE MATERIALIZED VIEW a AS SELECT k, max(x) AS m FROM t GROUP BY k")
+    tables.sql("CREATE MATERIALIZED VIEW b AS SELECT q.k, min(q.x) AS m FROM t AS q GROUP BY q.k")
+    (shared,) = internal_tables(tables)
+    assert tables.sql(f'SELECT k, x FROM "{shared}"').rows() == [(2, 2)]
+    with pytest.raises(DependentObjects, match='it: materialized view "a", materialized view "b"\n'):
+        tables.sql("DROP TABLE t")
+    tables.sql("DROP MATERIALIZED VIEW a")
+    assert internal_tables(tables) == [shared]
+    tables.sql("INSERT INTO t VALUES (2, 2, 1)")
+    assert tables.sql("SELECT * FROM b").rows() == [(2, 1)]
+    tables.sql("DROP TABLE t CASCADE")
+    assert internal_tables(tables) == []
+
+
+def test_an_aggregate_of_nothing_has_a_row(tables):
+    tables.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(x) AS s FROM t")
+    tables.sql("CREATE MATERIALIZED VIEW most AS SELECT max(x) AS m FROM t")
+    tables.sql("CREATE MATERIALIZED VIEW above AS SELECT c + 1 AS d FROM total")
+    assert tables.sql("SELECT * FROM total").rows() == [(0, None)]
+    assert tables.sql("SELECT * FROM most").rows() == [(None,)]
+    tables.sql("INSERT INTO t VALUES (1, 1, 5)")
+    tables.sql("DELETE FROM t")
+    assert tables.sql("SELECT c, s, d FROM total, above").rows() == [(0, None, 1)]
+
+
+def test_sums_that_do_not_fit(tables):
+    tables.sql("CREATE TABLE large (id INT PRIMARY KEY, x BIGINT, n NUMERIC(28, 0))")
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS sx, sum(n) AS sn FROM large")
+    for id in range(4):
+        tables.sql(f"INSERT INTO large VALUES ({id}, 9223372036854775807, 9999999999999999999999999999)")
+    assert tables.sql("SELECT sx, sn FROM v").rows() == tables.sql("SELECT sum(x), sum(n) FROM large").rows()
+    tables.sql("DELETE FROM large WHERE id > 0")
+    assert tables.sql("SELECT sx, sn FROM v").rows() == tables.sql("SELECT sum(x), sum(n) FROM large").rows()
+
+
+def test_keys_that_are_floats(tables):
+    tables.sql("CREATE TABLE f (id INT PRIMARY KEY, d DOUBLE PRECISION)")
+    tables.sql("CREATE MATERIALIZED VIEW counts AS SELECT d, count(*) AS c FROM f GROUP BY d")
+    tables.sql("CREATE MATERIALIZED VIEW pairs AS SELECT a.id, b.id AS other FROM f AS a JOIN f AS b ON a.d = b.d")
+    tables.sql("INSERT INTO f VALUES (1, 'NaN'), (2, 'NaN'), (3, 0.0), (4, '-0'), (5, NULL), (6, NULL)")
+    tables.sql("DELETE FROM f WHERE id IN (2, 3)")
+    assert sorted(count for _, count in tables.sql("SELECT * FROM counts").rows()) == [1, 1, 2]
+    assert sorted(tables.sql("SELECT * FROM pairs").rows()) == [(1, 1), (4, 4)]
+
+
+def test_incremental_or_an_error(tables):
+    tables.sql("CREATE MATERIALIZED VIEW v WITH (refresh = 'incremental') AS SELECT sum(x) AS s FROM t")
+    with pytest.raises(Unsupported, match="computed anew as a whole"):
+        tables.sql("CREATE MATERIALIZED VIEW w WITH (refresh = 'incremental') AS SELECT max(x) AS s FROM t")
+    with pytest.raises(HeadraceError, match="invalid value for refresh"):
+        tables.sql("CREATE MATERIALIZED VIEW w WITH (refresh = 'sometimes') AS SELECT max(x) AS s FROM t")
+
+
+def test_a_view_that_is_paused_waits_for_what_it_stands_on(tables):
+    tables.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 400) AS g")
+    tables.sql("SET background_ddl = true")
+    tables.sql("SET backfill_rate_limit = 0")
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['maxima']}")
+    tables.sql("UPDATE t SET k = 1 WHERE id < 100")
+    ((_, _, state, progress, *_),) = tables.sql("SHOW JOBS").rows()[-1:]
+    assert (state, progress) == ("paused", "0.0%")
+    tables.sql("ALTER MATERIALIZED VIEW v SET BACKFILL_RATE_LIMIT = DEFAULT")
+    tables.sql("WAIT v")
+    check(tables, "v")
+
+
+def test_a_view_starts_what_it_shares_with_one_that_failed(tables):
+    tables.sql("INSERT INTO t VALUES (1, 2, 0)")
+    tables.sql("SET background_ddl = true")
+    tables.sql("CREATE MATERIALIZED VIEW bad AS SELECT 10 / x AS g, max(k) AS m FROM t GROUP BY 10 / x")
+    with pytest.raises(HeadraceError, match="division by zero"):
+        tables.sql("WAIT bad")
+    tables.sql("UPDATE t SET x = 5")
+    tables.sql("SET background_ddl = false")
+    tables.sql("CREATE MATERIALIZED VIEW good AS SELECT 10 / x AS g, min(k) AS m FROM t GROUP BY 10 / x")
+    check(tables, "good")
+    ((failed, _, state, *_),) = tables.sql("SHOW JOBS").rows()
+    assert state == "failed"
+    tables.sql(f"RESUME JOB {failed}")
+    tables.sql("WAIT bad")
+    check(tables, "bad")

@@ -1,0 +1,160 @@
+"""Random queries over three small tables, in SQL that SQLite understands as well, and random rows for them.
+
+t (id, k, x, s)    u (id, y, n)    w (a, b), without a primary key
+"""
+
+from __future__ import annotations
+
+import random
+
+TABLES = {"t": ("id", "k", "x", "s"), "u": ("id", "y", "n"), "w": ("a", "b")}
+NUMBERS = {"t": ("id", "k", "x"), "u": ("id", "y", "n"), "w": ("a", "b")}
+
+
+def random_rows(chance: random.Random, table: str, count: int) -> list[tuple]:
+    def value(most: int = 4) -> int | None:
+        return chance.choice([None, *range(most)])
+
+    ids = chance.sample(range(1000), count)
+    return [
+        {
+            "t": (id, value(), value(7), chance.choice([None, "a", "b", "c"])),
+            "u": (id, value(), value(6)),
+            "w": (value(), value()),
+        }[table]
+        for id in ids
+    ]
+
+
+class Queries:
+    def __init__(self, chance: random.Random):
+        self._chance = chance
+        self._aliases = 0
+
+    def query(self, depth: int = 2) -> str:
+        """A query with columns c0, c1, … all of them numbers."""
+        return self._one_of(
+            depth, [self._joined, self._grouped, self._grouped, self._distinct, self._set_operation, self._windowed,
+                    self._asked, self._mapped, self._total],
+        )  # fmt: skip
+
+    def _one_of(self, depth: int, makers: list) -> str:
+        return self._chance.choice(makers)(depth)
+
+    def _source(self, depth: int) -> tuple[str, str, list[str]]:
+        """Something for FROM: its text, its alias, its columns that are numbers."""
+        self._aliases += 1
+        alias = f"q{self._aliases}"
+        if depth > 0 and self._chance.random() < 0.4:
+            text = self.query(depth - 1)
+            return f"({text}) AS {alias}", alias, [f"c{at}" for at in range(self._width)]
+        table = self._chance.choice([*TABLES])
+        return f"{table} AS {alias}", alias, list(NUMBERS[table])
+
+    def _columns(self, items: list[str]) -> str:
+        self._width = len(items)
+        return ", ".join(f"{item} AS c{at}" for at, item in enumerate(items))
+
+    def _number(self, columns: list[str]) -> str:
+        column = self._chance.choice(columns)
+        return self._chance.choice([column, column, column, f"{column} + 1", f"{column} % 2", f"coalesce({column}, 0)"])
+
+    def _numbers(self, columns: list[str], most: int = 3) -> list[str]:
+        return [self._number(columns) for _ in range(self._chance.randint(1, most))]
+
+    def _condition(self, columns: list[str]) -> str:
+        one, other = self._chance.choice(columns), self._chance.choice(columns)
+        return self._chance.choice(
+            [f"{one} > 1", f"{one} < 3", f"{one} IS NULL", f"{one} IS NOT NULL", f"{one} = {other}",
+             f"{one} <> {other}", f"({one} > 2 OR {other} = 1)"]
+        )  # fmt: skip
+
+    def _where(self, columns: list[str]) -> str:
+        return f" WHERE {self._condition(columns)}" if self._chance.random() < 0.4 else ""
+
+    def _joins(self, depth: int) -> tuple[str, list[str]]:
+        text, alias, names = self._source(depth)
+        columns = [f"{alias}.{name}" for name in names]
+        for _ in range(self._chance.choice([0, 1, 1, 2])):
+            other, alias, names = self._source(depth)
+            more = [f"{alias}.{name}" for name in names]
+            kind = self._chance.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+            on = f"{self._chance.choice(columns)} = {self._chance.choice(more)}"
+            if self._chance.random() < 0.3 and kind != "FULL JOIN":
+                on += f" AND {self._condition([self._chance.choice(columns), self._chance.choice(more)])}"
+            text += f" {kind} {other} ON {on}"
+            columns += more
+        return text, columns
+
+    def _joined(self, depth: int) -> str:
+        source, columns = self._joins(depth - 1)
+        return f"SELECT {self._columns(self._numbers(columns))} FROM {source}{self._where(columns)}"
+
+    def _mapped(self, depth: int) -> str:
+        source, alias, names = self._source(depth)
+        columns = [f"{alias}.{name}" for name in names]
+        return f"SELECT {self._columns(self._numbers(columns))} FROM {source}{self._where(columns)}"
+
+    def _aggregate(self, columns: list[str]) -> str:
+        column = self._number(columns)
+        call = self._chance.choice(["count(*)", f"count({column})", f"sum({column})", f"min({column})",
+                                    f"max({column})", f"count(DISTINCT {column})"])  # fmt: skip
+        if self._chance.random() < 0.2:
+            call += f" FILTER (WHERE {self._condition(columns)})"
+        return call
+
+    def _grouped(self, depth: int) -> str:
+        source, columns = self._joins(depth - 1)
+        keys = self._numbers(columns, 2)
+        shown = [key for key in keys if self._chance.random() < 0.8]
+        items = shown + [self._aggregate(columns) for _ in range(self._chance.randint(0 if shown else 1, 2))]
+        having = f" HAVING {self._aggregate(columns)} > 1" if self._chance.random() < 0.2 else ""
+        where = self._where(columns)
+        return f"SELECT {self._columns(items)} FROM {source}{where} GROUP BY {', '.join(keys)}{having}"
+
+    def _total(self, depth: int) -> str:
+        source, columns = self._joins(depth - 1)
+        items = [self._aggregate(columns) for _ in range(self._chance.randint(1, 2))]
+        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
+
+    def _distinct(self, depth: int) -> str:
+        source, columns = self._joins(depth - 1)
+        return f"SELECT DISTINCT {self._columns(self._numbers(columns))} FROM {source}{self._where(columns)}"
+
+    def _set_operation(self, depth: int) -> str:
+        word = self._chance.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT"])
+        parts = []
+        for _ in range(2):
+            source, alias, names = self._source(depth - 1)
+            columns = [f"{alias}.{name}" for name in names]
+            items = [self._number(columns), self._number(columns)]
+            parts.append(f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}")
+        return f"SELECT c0, c1 FROM ({parts[0]} {word} {parts[1]}) AS q"
+
+    def _windowed(self, depth: int) -> str:
+        source, alias, names = self._source(depth - 1)
+        columns = [f"{alias}.{name}" for name in names]
+        partition = self._number(columns)
+        call = self._chance.choice(
+            ["count(*)", f"sum({self._chance.choice(columns)})", f"max({self._number(columns)})"]
+        )
+        items = [*self._numbers(columns, 2), f"{call} OVER (PARTITION BY {partition})"]
+        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
+
+    def _asked(self, depth: int) -> str:
+        source, columns = self._joins(depth - 1)
+        inner, alias, names = self._source(depth - 1)
+        theirs = [f"{alias}.{name}" for name in names]
+        mine, other = self._chance.choice(columns), self._chance.choice(theirs)
+        also = f" AND {self._condition([self._chance.choice(columns), *theirs])}" if self._chance.random() < 0.4 else ""
+        asked = self._chance.choice(
+            [
+                f"EXISTS (SELECT 1 FROM {inner} WHERE {other} = {mine}{also})",
+                f"NOT EXISTS (SELECT 1 FROM {inner} WHERE {other} = {mine}{also})",
+                f"{mine} IN (SELECT {other} FROM {inner}{self._where(theirs)})",
+                f"{mine} NOT IN (SELECT {other} FROM {inner}{self._where(theirs)})",
+                f"{self._chance.choice(columns)} >= (SELECT max({self._chance.choice(theirs)}) FROM {inner}"
+                f" WHERE {other} = {mine})",
+            ]
+        )
+        return f"SELECT {self._columns(self._numbers(columns))} FROM {source} WHERE {asked}"

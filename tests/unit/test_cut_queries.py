@@ -1,0 +1,183 @@
+"""Random queries cut into pieces, and the pieces evaluated by SQLite, without an engine.
+
+What must hold whatever the rows are: the last piece says what the query says; no two rows of a piece have the same
+key; and a piece over its inputs' rows of some keys says what it says of these keys over all of them. The last is what
+the engine relies on when it computes touched keys alone. ``HYPOTHESIS_PROFILE=thorough`` tries many more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from sqlglot import exp
+
+from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
+from headrace.engine.groups import added_up
+from headrace.plan.build import build
+from headrace.plan.cut import cut
+from headrace.plan.keys import stream_key
+from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
+from headrace.plan.pieces import Keyed
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query, print_sql
+from headrace.state.layout import Layout
+from headrace.types import SqlType
+from tests.support.random_queries import TABLES, Queries, random_rows
+
+COUNT = 4000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 100
+
+
+def _catalog() -> Catalog:
+    catalog = Catalog()
+    for number, (name, columns) in enumerate(TABLES.items(), 1):
+        kinds = {column: SqlType("varchar" if column == "s" else "integer") for column in columns}
+        key = "id"
+        shown = [Column(name=column, type=kind, nullable=column != "id") for column, kind in kinds.items()]
+        if "id" not in columns:
+            key = "_row_id"
+            shown.append(Column(name=key, type=SqlType("bigint"), hidden=True, nullable=False))
+        pk = (KeyColumn(name=key),)
+        catalog = catalog.add(
+            Relation(id=number, name=name, kind=TABLE, columns=tuple(shown), pk=pk, distribution=(key,))
+        )
+    return catalog
+
+
+class Lite:
+    """Relations in SQLite: ``public`` has all rows, ``part`` those of some keys."""
+
+    def __init__(self):
+        self.database = sqlite3.connect(":memory:")
+        for schema in ("public", "part"):
+            self.database.execute(f"ATTACH ':memory:' AS {schema}")
+
+    def store(self, relation: Relation, rows: list[tuple], schema: str = "public") -> None:
+        names = ", ".join(f'"{column.name}"' for column in relation.columns)
+        self.database.execute(f'DROP TABLE IF EXISTS {schema}."{relation.name}"')
+        self.database.execute(f'CREATE TABLE {schema}."{relation.name}" ({names})')
+        marks = ", ".join("?" for _ in relation.columns)
+        self.database.executemany(f'INSERT INTO {schema}."{relation.name}" VALUES ({marks})', rows)
+
+    def rows(self, text: str, schema: str = "public") -> list[tuple]:
+        return self.database.execute(text.replace('"public".', f'"{schema}".')).fetchall()
+
+
+def linear_text(node: Node) -> str:
+    """A linear plan, hidden columns and all, as SQL."""
+    if isinstance(node, Scan):
+        return f'SELECT {", ".join(map(_quoted, node.columns))} FROM "public".{_quoted(node.relation)}'
+    if isinstance(node, Filter):
+        return f"SELECT * FROM ({linear_text(node.input)}) WHERE {print_sql(node.condition)}"
+    if isinstance(node, Project):
+        items = ", ".join(f"{print_sql(each)} AS {_quoted(name)}" for name, each in node.columns)
+        return f"SELECT {items} FROM ({linear_text(node.input)})"
+    assert isinstance(node, UnionAll)
+    return " UNION ALL ".join(map(linear_text, node.inputs))
+
+
+def _quoted(name: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql()
+
+
+def _picked(rows: list[tuple], relation: Relation, columns: tuple[str, ...], keys: set[tuple]) -> list[tuple]:
+    at = [[column.name for column in relation.columns].index(name) for name in columns]
+    return [row for row in rows if tuple(row[index] for index in at) in keys]
+
+
+def _keys(rows: list[tuple], relation: Relation, columns: tuple[str, ...]) -> set[tuple]:
+    at = [[column.name for column in relation.columns].index(name) for name in columns]
+    return {tuple(row[index] for index in at) for row in rows}
+
+
+def check_sums(
+    lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]], chance: random.Random
+) -> None:
+    """What the rows of one half of the inputs say and what those of the other half say add up, both ways."""
+    layout = Layout.of(relation)
+    halves: list[pa.Table] = []
+    chosen = {id: [chance.random() < 0.5 for _ in held[id]] for id in relation.reads}
+    for half in (True, False):
+        for id in relation.reads:
+            rows = [row for row, mine in zip(held[id], chosen[id], strict=True) if mine is half]
+            lite.store(catalog.relations[id], rows, "part")
+        halves.append(_arrow(layout, lite.rows(relation.query, "part")))
+    whole, nothing = _arrow(layout, held[relation.id]), layout.row_schema.empty_table()
+    one, other = halves
+    assert _counted(added_up(layout, relation.operator, one, other, nothing)) == _counted(whole), relation.query
+    assert _counted(added_up(layout, relation.operator, whole, nothing, other)) == _counted(one), relation.query
+
+
+def _arrow(layout: Layout, rows: list[tuple]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(layout.names)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, layout.row_schema, strict=True)]
+    return pa.table(arrays, schema=layout.row_schema)
+
+
+def _counted(rows: pa.Table) -> Counter:
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def check(seed: int) -> str:
+    chance = random.Random(seed)
+    catalog, lite = _catalog(), Lite()
+    text = Queries(chance).query()
+    held: dict[int, list[tuple]] = {}
+    for relation in catalog:
+        rows = random_rows(chance, relation.name, chance.choice([0, 3, 8]))
+        held[relation.id] = [(*row, at) for at, row in enumerate(rows)] if relation.name == "w" else rows
+        lite.store(relation, held[relation.id])
+    bound = bind_query(parse_query(text), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    root = arrangements.keyed(last) if isinstance(last, Keyed) else None
+    for relation in (*arrangements.made, *([root] if root else [])):
+        relation = relation.replace(name=relation.name or "v")
+        if relation.operator is None:
+            inner = bind_query(parse_query(relation.query), arrangements.catalog)
+            found = lite.rows(linear_text(stream_key(build(inner, arrangements.catalog), arrangements.catalog).plan))
+        else:
+            found = lite.rows(relation.query)
+        held[relation.id] = found
+        pk = tuple(key.name for key in relation.pk)
+        assert len(_keys(found, relation, pk)) == len(found), (
+            f"{relation.name} has two rows of one key: {relation.query}"
+        )
+        lite.store(relation, found)
+        operator = relation.operator
+        if operator is not None and operator.adds:
+            check_sums(lite, relation, arrangements.catalog, held, chance)
+        if operator is None or operator.adds or not operator.key:
+            continue
+        every = _keys(found, relation, operator.key)
+        for id, columns in operator.inputs:
+            every |= _keys(held[id], arrangements.catalog.relations[id], columns)
+        some = {key for key in sorted(every, key=repr) if chance.random() < 0.5}
+        for id, columns in operator.inputs:
+            source = arrangements.catalog.relations[id]
+            lite.store(source, _picked(held[id], source, columns, some), "part")
+        partly = Counter(lite.rows(relation.query, "part"))
+        assert partly == Counter(_picked(found, relation, operator.key, some)), f"{relation.name}: {relation.query}"
+    expected = Counter(lite.rows(bound.text()))
+    width = len(bound.output)
+    if root is not None:
+        actual = Counter(row[:width] for row in held[root.id])
+    else:
+        inner = bind_query(parse_query(print_sql(last)), arrangements.catalog)
+        plan = stream_key(build(inner, arrangements.catalog, bound.output), arrangements.catalog).plan
+        actual = Counter(row[:width] for row in lite.rows(linear_text(plan)))
+    assert actual == expected, text
+    return " ".join(each.operator.describe for each in arrangements.made if each.operator) if root is None else "keyed"
+
+
+@pytest.mark.parametrize("start", range(0, COUNT, 20))
+def test_pieces_say_what_the_query_says(start):
+    for seed in range(start, start + 20):
+        try:
+            check(seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}: {Queries(random.Random(seed)).query()}")
+            raise

@@ -1,0 +1,163 @@
+"""How queries are cut into pieces: the internal tables that are made, their keys, and what the view itself is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
+from headrace.errors import Unsupported
+from headrace.plan.build import build
+from headrace.plan.cut import cut
+from headrace.plan.explain import explain_pieces
+from headrace.plan.keys import stream_key
+from headrace.plan.nodes import Node
+from headrace.plan.pieces import Keyed
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query
+from headrace.types import SqlType
+
+INT, BIG, TEXT = SqlType("integer"), SqlType("bigint"), SqlType("varchar")
+
+
+def _table(id: int, name: str, columns: dict[str, SqlType], pk: str) -> Relation:
+    return Relation(
+        id=id,
+        name=name,
+        kind=TABLE,
+        columns=tuple(Column(name=column, type=kind, nullable=column != pk) for column, kind in columns.items()),
+        pk=(KeyColumn(name=pk),),
+        distribution=(pk,),
+    )
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return (
+        Catalog()
+        .add(_table(1, "t", {"id": INT, "k": INT, "x": BIG, "s": TEXT}, "id"))
+        .add(_table(2, "u", {"id": INT, "y": INT, "n": BIG}, "id"))
+    )
+
+
+def pieces(text: str, catalog: Catalog) -> list[str]:
+    """Each internal table, then the view: what it is, by which key, of what."""
+    bound = bind_query(parse_query(text), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    root = [arrangements.keyed(last)] if isinstance(last, Keyed) else []
+    found = []
+    for each in (*arrangements.made, *root):
+        names = {relation.id: relation.name for relation in arrangements.catalog}
+        short = {id: name.removeprefix("__internal_v_") for id, name in names.items()}
+        inputs = each.operator.inputs if each.operator else [(id, ()) for id in each.depends_on]
+        what = each.operator.describe if each.operator else "arrangement"
+        reads = " ".join(f"{short[id]}({', '.join(columns)})" if columns else short[id] for id, columns in inputs)
+        found.append(f"{what} by {', '.join(key.name for key in each.pk) or 'nothing'} of {reads}")
+    return found + ([] if root else ["linear"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT k, max(x) AS c FROM t GROUP BY k",
+         ["arrangement by k, _hr_key_0 of t", "aggregate by k of 3_arrangement(k)"]),
+        ("SELECT max(x) AS c FROM t GROUP BY k % 2",
+         ["arrangement by key_0, _hr_key_0 of t", "aggregate by _hr_key_0 of 3_arrangement(key_0)"]),
+        ("SELECT id, max(x) AS c FROM t GROUP BY id", ["aggregate by id of t(id)"]),
+        ("SELECT max(x) AS x FROM t", ["recompute by nothing of t"]),
+        ("SELECT k, count(*) AS c, sum(x) + 1 AS x FROM t WHERE x > 1 GROUP BY k HAVING count(*) > 1",
+         ["aggregate by group_0 of t", "linear"]),
+        ("SELECT sum(x) AS x FROM t", ["aggregate by nothing of t", "linear"]),
+        ("SELECT count(DISTINCT x) AS x FROM t", ["recompute by nothing of t"]),
+        ("SELECT k, count(DISTINCT x) AS x FROM t GROUP BY k",
+         ["arrangement by k, _hr_key_0 of t", "aggregate by k of 3_arrangement(k)"]),
+        ("SELECT DISTINCT s FROM t", ["arrangement by s, _hr_key_0 of t", "distinct by s of 3_arrangement(s)"]),
+        ("SELECT t.id, u.n FROM t JOIN u ON t.k = u.id",
+         ["arrangement by k, id of t", "inner join by _hr_key_0, id of 3_arrangement(k) u(id)"]),
+        ("SELECT t.id, u.n FROM t JOIN u ON t.x = u.y",
+         ["arrangement by x, id of t", "arrangement by key_0, _hr_key_0 of u",
+          "inner join by _hr_key_0, id, _hr_key_1 of 3_arrangement(x) 4_arrangement(key_0)"]),
+        ("SELECT t.id, u.id AS other FROM t FULL JOIN u ON t.id = u.id",
+         ["full join by _hr_key_0, _hr_key_1 of t(id) u(id)"]),
+        ("SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND u.n > t.x)",
+         ["anti join by id of t(id) u(id)"]),
+        ("SELECT id FROM t WHERE id IN (SELECT y FROM u)",
+         ["arrangement by y, _hr_key_0 of u", "semi join by id of t(id) 3_arrangement(y)"]),
+        ("SELECT id, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM t",
+         ["arrangement by k, id of t", "window by _hr_key_0, id of 3_arrangement(k)"]),
+        ("SELECT DISTINCT ON (k) k, s FROM t ORDER BY k, x DESC, id",
+         ["arrangement by k, id of t", "window by k, _hr_key_0 of 3_arrangement(k)"]),
+        ("SELECT k FROM t INTERSECT SELECT y FROM u",
+         ["arrangement by k, _hr_key_0 of t", "arrangement by k, _hr_key_0 of u",
+          "intersect by k of 3_arrangement(k) 4_arrangement(k)"]),
+        ("SELECT k FROM t EXCEPT ALL SELECT y FROM u",
+         ["arrangement by k, _hr_key_0 of t", "arrangement by k, _hr_key_0 of u",
+          "except all by k, _hr_key_0 of 3_arrangement(k) 4_arrangement(k)"]),
+        ("SELECT t.id FROM t, u WHERE t.x < u.n", ["recompute by id, _hr_key_0 of t u"]),
+        ("SELECT k FROM t WHERE x > (SELECT max(n) FROM u)", ["recompute by k, _hr_key_0 of t u"]),
+        ("SELECT id FROM t WHERE k NOT IN (SELECT y FROM u)", ["recompute by id, _hr_key_0 of t u"]),
+        ("SELECT k FROM t WHERE id NOT IN (SELECT id FROM u WHERE n > 1)",
+         ["anti join by _hr_key_0 of t(id) u(id)"]),
+        ("SELECT k FROM (SELECT DISTINCT k, s FROM t) AS q WHERE s = 'a'",
+         ["arrangement by k, s, _hr_key_0 of t", "distinct by k, _hr_key_0 of 3_arrangement(k, s)"]),
+    ],
+)  # fmt: skip
+def test_pieces(catalog, text, expected):
+    assert pieces(text, catalog) == expected
+
+
+def test_what_is_the_same_is_made_once(catalog):
+    query = "SELECT a.k FROM (SELECT DISTINCT k FROM t) AS a JOIN (SELECT DISTINCT k FROM t) AS b ON a.k = b.k"
+    assert pieces(query, catalog)[0] == "arrangement by k, _hr_key_0 of t"
+    assert sum(each.startswith("arrangement") for each in pieces(query, catalog)) == 1
+
+
+def test_a_way_that_leads_nowhere_leaves_nothing(catalog):
+    assert pieces("SELECT t.id FROM t JOIN u ON t.k = u.y JOIN u AS o ON o.n < t.x", catalog) == [
+        "recompute by id, _hr_key_0 of t u"
+    ]
+
+
+def test_the_order_of_inner_joins_follows_their_equalities(catalog):
+    found = pieces("SELECT t.id FROM t, u AS a, u AS b WHERE t.k = b.y AND b.n = a.n", catalog)
+    assert not any(each.startswith("recompute") for each in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "VALUES (1)",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r",
+        "SELECT k, max(now()) AS m FROM t GROUP BY k",
+    ],
+)
+def test_what_stays_refused(catalog, text):
+    with pytest.raises(Unsupported, match="not supported in a materialized view yet"):
+        pieces(text, catalog)
+
+
+def test_explain(catalog):
+    bound = bind_query(parse_query("SELECT t.s, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s"), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    found = arrangements.catalog
+
+    def plan_of(relation: Relation) -> Node:
+        return stream_key(build(bind_query(parse_query(relation.query), found), found), found).plan
+
+    text = explain_pieces(arrangements.keyed(last).replace(name="v"), found, plan_of)
+    told = [re.fullmatch(r"[ │├└─]*(\w+) \{ .*incremental: (.*) \}", line).groups() for line in text.splitlines()]
+    assert told == [
+        ("StreamMaterialize", "by key [s]"),
+        ("StreamAggregate", "by key [s]"),
+        ("StreamInternalTable", "linear"),
+        ("StreamProject", "linear"),
+        ("StreamTableScan", "linear"),
+        ("StreamInternalTable", "by key [_hr_key_0]"),
+        ("StreamInnerJoin", "by key [_hr_key_0]"),
+        ("StreamInternalTable", "linear"),
+        ("StreamProject", "linear"),
+        ("StreamTableScan", "linear"),
+        ("StreamLookup", "linear"),
+    ]
+    assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
