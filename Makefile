@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 # One Spark JVM per worker, so more workers than cores only cost memory.
 JOBS   ?= 2
 # What `make bench` runs: every file that asks a question, or e.g. `make bench BENCHES=scan_cost`.
-BENCHES ?= $(filter-out common cdc_common cdc_debezium,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
+BENCHES ?= $(filter-out common cdc_common cdc_debezium source_common,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -49,6 +49,10 @@ demo: java $(STAMP) ## Watch views fill on a live table, pull the plug, and veri
 demo-cdc: java $(STAMP) ## Watch a table of a live PostgreSQL become one here, through a kill -9 (needs its server installed)
 	@$(VENV)/bin/headrace demo-cdc $(ARGS)
 
+.PHONY: demo-kafka
+demo-kafka: java $(STAMP) ## Watch views come on a live Kafka topic, through a kill -9 (its broker is fetched by Maven)
+	@$(VENV)/bin/headrace demo-kafka $(ARGS)
+
 .PHONY: test
 test: java $(STAMP) services lint ## Lint, then run all tests
 	@$(IN_SCRATCH) $(PY) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
@@ -59,7 +63,7 @@ services: ## Install the servers and clients that the tests use, where that is p
 
 .PHONY: unit
 unit: $(STAMP) ## Run the tests that need no JVM (a minute at most)
-	@$(PY) -m pytest headrace tests/unit tests/backfill $(ARGS)
+	@$(PY) -m pytest headrace tests/unit tests/backfill tests/sources $(ARGS)
 
 .PHONY: lint
 lint: $(STAMP) ## Check style and formatting

@@ -35,13 +35,13 @@ def main() -> None:
         with postgres(rows) as server, PeakMemory() as memory, database() as db:
             cores = db.engine.spark.sparkContext.defaultParallelism
             create_source(db, server.port, server.owner)
-            for round in range(1 + ROUNDS):  # the first is to warm up
+            for turn in range(1 + ROUNDS):  # the first is to warm up
                 read = seconds(lambda: read_by_jdbc(db, server, rows, f"{folder}/copy", 2 * cores))
                 with Transactions(server, rows, PER_SECOND) as writing:
                     took = seconds(lambda: snapshot(db))
                 different += difference(db, server)
                 db.sql("DROP TABLE items")
-                if round:
+                if turn:
                     jdbc.append(read)
                     ours.append(took)
                     written += len(writing.commits)

@@ -25,6 +25,14 @@ INTERNAL_PREFIX = "_hr_"
 """Columns that Headrace adds to stored rows; users cannot name one so."""
 
 
+def with_article(kind: str) -> str:
+    """
+    >>> with_article("table"), with_article("index")
+    ('a table', 'an index')
+    """
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     name: str
@@ -143,7 +151,7 @@ class Relation:
     @property
     def follows(self) -> bool:
         """Whether its rows are those of a table elsewhere, and nobody else may write to it."""
-        return self.kind == TABLE and bool(self.depends_on)
+        return self.kind == TABLE and (bool(self.depends_on) or "connector" in dict(self.options))
 
     def column(self, name: str) -> Column:
         for column in self.columns:
@@ -201,7 +209,7 @@ class Catalog:
                 f'{what} "{name}" does not exist', hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is"
             )
         if kinds and relation.kind not in kinds:
-            raise WrongObjectKind(f'"{name}" is a {relation.kind}, not a {kinds[0]}')
+            raise WrongObjectKind(f'"{name}" is {with_article(relation.kind)}, not {with_article(kinds[0])}')
         return relation
 
     def of_kind(self, *kinds: str) -> list[Relation]:

@@ -1,4 +1,4 @@
-"""The command line: ``headrace sql``, ``serve``, ``demo``, ``demo-cdc``, ``status``, ``vacuum`` and ``version``.
+"""The command line: ``headrace sql``, ``serve``, ``demo``, ``demo-cdc``, ``demo-kafka``, ``status``, ``vacuum`` …
 
 Parsing arguments must be instant, so everything heavy is imported by the command that needs it.
 """
@@ -98,6 +98,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--rows", type=_rows, default=1_500_000, metavar="N", help="of the table (default: %(default)s)"
     )
     demo_cdc.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
+
+    demo_kafka = command(
+        "demo-kafka",
+        run_demo_kafka,
+        "see views come on a live Kafka topic, through a kill -9, every offset counted",
+    )
+    demo_kafka.add_argument(
+        "--rows", type=_rows, default=400_000, metavar="N", help="of the topic, at first (default: %(default)s)"
+    )
+    demo_kafka.add_argument("--keep", action="store_true", help="keep the demo's warehouse and say where it is")
 
     status = command("status", run_status, "show what a warehouse holds, without starting an engine")
     _add_warehouse(status)
@@ -268,6 +278,12 @@ def run_demo(options: argparse.Namespace) -> int:
 
 def run_demo_cdc(options: argparse.Namespace) -> int:
     from headrace.demo.cdc import run
+
+    return run(rows=options.rows, keep=options.keep)
+
+
+def run_demo_kafka(options: argparse.Namespace) -> int:
+    from headrace.demo.kafka import run
 
     return run(rows=options.rows, keep=options.keep)
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from headrace.engine.engine import Engine, as_of
 from headrace.engine.inserts import insert_arrow, writable_table
 from headrace.engine.lock import WarehouseLock
+from headrace.engine.places import hadoop_storage
 from headrace.engine.plans import refuse_unfinished_relation
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import own_session, spark_errors, start_session, stop_session
@@ -25,7 +26,6 @@ from headrace.errors import CorruptWarehouse, StorageError, WrongObjectKind
 from headrace.serving.jobs import JobHandle, find_job, running_jobs
 from headrace.serving.result import Result
 from headrace.serving.session import Session
-from headrace.state.hadoop import HadoopStorage
 from headrace.state.hadoop_files import require_bridge
 from headrace.state.manifest import Manifest
 from headrace.state.storage import LocalStorage, is_local, storage_error
@@ -59,7 +59,7 @@ class Database:
                 self._spark = start_session(master=master, driver_memory=driver_memory)
             if storage is None:
                 require_bridge()
-                storage = _hadoop_storage(os.fspath(warehouse), self._spark)
+                storage = hadoop_storage(self._spark, os.fspath(warehouse))
             lock = lock or WarehouseLock(storage, takeover=takeover)
             self.engine = Engine(self._spark, storage, lock=lock, parameters=parameters)
         except BaseException:
@@ -124,7 +124,7 @@ def read(
     warehouse's retention.
     """
     spark = spark or start_session()
-    storage = _local_storage(os.fspath(warehouse)) or _hadoop_storage(os.fspath(warehouse), spark)
+    storage = _local_storage(os.fspath(warehouse)) or hadoop_storage(spark, os.fspath(warehouse))
     store = ManifestStore(storage)
     frames = RelationFrames(own_session(spark), storage.uri(""))
     for _ in range(READS):
@@ -157,13 +157,6 @@ def _relation_frame(frames: RelationFrames, manifest: Manifest, name: str) -> Da
 
 def _local_storage(warehouse: str) -> LocalStorage | None:
     return LocalStorage(warehouse) if is_local(warehouse) else None
-
-
-def _hadoop_storage(warehouse: str, spark: SparkSession) -> HadoopStorage:
-    context = spark.sparkContext
-    given = context.getConf().get("spark.executor.extraClassPath", "")
-    jars = tuple(part for part in given.split(os.pathsep) if part)
-    return HadoopStorage(warehouse, context._jvm, context._jsc.hadoopConfiguration(), class_path=jars)
 
 
 def _check_writable(storage: LocalStorage) -> None:

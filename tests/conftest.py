@@ -1,6 +1,6 @@
 """What every test can ask for: one Spark session per worker, a fresh warehouse, a database on it.
 
-Tests in ``tests/unit`` and ``tests/backfill`` never start a JVM; everything else is marked ``spark``.
+Tests in ``tests/unit``, ``tests/backfill`` and ``tests/sources`` never start a JVM; all others are marked ``spark``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,28 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:-UsePerfData")
 
 HERE = Path(__file__).parent
-WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE.parent / "headrace")
+WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE / "sources", HERE.parent / "headrace")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if not any(item.path.is_relative_to(folder) for folder in WITHOUT_JVM):
             item.add_marker(pytest.mark.spark)
+    yield
+    for item in items:
+        _tell_the_group(item)
+
+
+def _tell_the_group(item: pytest.Item) -> None:
+    """Puts the mark xdist_group into the id of a test, from which the scheduler knows it.
+
+    pytest-xdist 3.8 writes it to ``_nodeid``, where pytest 9.2 no longer has the id. Without it every worker starts the
+    servers of all groups.
+    """
+    grouped = getattr(item, "_nodeid", item.nodeid)
+    if item.nodeid != grouped:
+        item._id = type(item._id).parse(grouped)
 
 
 @pytest.fixture(scope="session")

@@ -84,6 +84,8 @@ class Job:
     order: tuple[tuple[int, int], ...] = ()
     """Pairs of inputs: the first is done before the second starts."""
     inputs: Mapping[int, Input] = field(default_factory=dict)
+    reached: float = 0.0
+    """The largest fraction so far: while more is written than read, progress stands still, but is not taken back."""
     created_epoch: int
     started_at: float = 0.0
     """Seconds since 1970."""
@@ -104,10 +106,11 @@ class Job:
 
     @property
     def fraction(self) -> float:
-        """0 to 1, and 1 only if done."""
+        """0 to 1, and 1 only if done; never less than before."""
         if self.done:
             return 1.0
-        return min(self.rows_read / self.rows_total, ALMOST) if self.rows_total else 0.0
+        now = min(self.rows_read / self.rows_total, ALMOST) if self.rows_total else 0.0
+        return max(now, self.reached)
 
     def snapshot(self, *, committed_epoch: int, last_epoch: int) -> int | None:
         """As of which epoch a chunk is read that starts now; None if the job has to wait.
@@ -161,7 +164,8 @@ class Job:
         """With the rows that :func:`headrace.backfill.chunks.remaining` counts."""
         before = self.inputs[upstream_id]
         after = dataclasses.replace(before, rows_total=before.rows_read + remaining)
-        return self.replace(inputs={**self.inputs, upstream_id: after})
+        job = self.replace(inputs={**self.inputs, upstream_id: after})
+        return job.replace(reached=min(job.fraction, ALMOST))
 
     def replace(self, **changes: Any) -> Job:
         return dataclasses.replace(self, **changes)

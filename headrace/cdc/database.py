@@ -2,7 +2,7 @@
 
 A *control* answers short questions: ``snapshot()`` (which transactions one sees now), ``log_end()`` and
 ``log_bytes(start, end)`` (how far behind is one?), ``table(schema, name)``,
-``estimated_rows(table)``, ``key_after(table, start, rows)`` and ``places(table, keys, at, end, flight=…)`` (the order
+``estimated_rows(table)``, ``key_after(table, start, rows)`` and ``places(table, keys, bounds)`` (the order
 of keys, which only the database knows). A *feed* is the log (:class:`headrace.cdc.stream.LogFeed`). A *hold* is what
 the chunks of one flight are read as of (:class:`Hold`).
 """
@@ -28,8 +28,8 @@ class SplitReader(ABC):
     """Reads a range of keys in a task, wherever that runs; it is pickled."""
 
     @abstractmethod
-    def tables(self, split: Any, layout: Layout) -> Iterator[tuple[pa.Table, int]]:
-        """The rows, piece by piece, with the bytes that they took on their way."""
+    def tables(self, split: Any, layout: Layout) -> Iterator[pa.Table]:
+        """The rows, piece by piece."""
 
 
 class Hold(ABC):
@@ -44,11 +44,12 @@ class Hold(ABC):
         rows are complete: applying them once more then changes nothing."""
 
     @abstractmethod
-    def reader(self) -> SplitReader: ...
+    def reader(self) -> SplitReader:
+        """The same for all chunks of a source: it is planned once. It has the password, which no plan shows."""
 
     @abstractmethod
     def split(self, table: Any, start: Any, end: Any) -> Any:
-        """What the reader needs to know of a range; it is pickled."""
+        """What the reader needs to know of a range; it is pickled, and not secret."""
 
     @abstractmethod
     def read(self) -> None:

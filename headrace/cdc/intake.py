@@ -1,11 +1,12 @@
 """Merging a table's snapshot with its log: which change applies when. Decisions only; no database, no Spark.
 
 A table is read in *chunks*, one range of keys after the other, in the order of its database, while changes arrive from
-the log. The database alone says where a key lies (it orders text by collations that nobody else has), as one of three:
+the log. A few neighbours may be in flight at once; they land in order. The database alone says where a key lies (it
+orders text by collations that nobody else has), as its *place*:
 
-    BELOW    in a chunk that has landed: the change applies now
-    WITHIN   in the chunk that is being read: it is kept, as *late*, until the chunk lands
-    BEYOND   in a chunk that is still to come: it is dropped; the chunk will show it
+    0        BELOW: in a chunk that has landed: the change applies now
+    1 … n    in the first … last chunk in flight: it is kept, as *late*, until that chunk lands
+    beyond   BEYOND: in a chunk that is still to come: it is dropped; the chunk will show it
 
 That a later chunk shows it is not a matter of course: a log has commits that no SELECT sees yet. Two rules make it so.
 A transaction is taken only once the database shows it to everybody (:meth:`Gate.open`), so a snapshot that is taken
@@ -18,13 +19,14 @@ So at every position the table holds exactly the source's rows below ``Progress.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.cdc.changelog import Change, Key, Truncate
 
-BELOW, WITHIN, BEYOND = 0, 1, 2
+BELOW, BEYOND = 0, 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,21 +64,23 @@ class Progress:
         return Progress(**(data | {"at": None if at is None else tuple(at)}))
 
 
+Numbered = tuple[Any, Change | Truncate]
+"""With the transaction that did it"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flight:
-    """A chunk that is being read: the rows from the position up to ``end``."""
+    """A chunk that is being read: the rows from the position, or the end of the one before it, up to ``end``."""
 
     end: Key | None
     """The first key behind it; None: it is the last"""
     sees: Callable[[Any], bool]
     """Whether what is read certainly shows a transaction. Whether it shows others does not matter if the log's rows are
     whole: they are applied in order, and the last of each key decides."""
+    id: int = 0
     high: int | None = None
     """Whatever is read was committed before this position of the log; None: that is known once it has been read"""
-
-
-Numbered = tuple[Any, Change | Truncate]
-"""With the transaction that did it"""
+    late: tuple[Numbered, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,68 +88,112 @@ class Intake:
     """One table between its log and its snapshot. What is in flight is lost with the process, and read again."""
 
     progress: Progress
-    flight: Flight | None = None
-    late: tuple[Numbered, ...] = ()
+    flights: tuple[Flight, ...] = ()
+    """In the order of their keys, one behind the other"""
 
     @property
     def asks(self) -> bool:
         """Whether it matters where keys lie. Otherwise they are all BELOW, or all BEYOND."""
-        return not self.progress.done and (self.progress.at is not None or self.flight is not None)
+        return not self.progress.done and (self.progress.at is not None or bool(self.flights))
 
     @property
     def everywhere(self) -> int:
         """Where keys lie if it does not matter."""
         return BELOW if self.progress.done else BEYOND
 
-    def launched(self, flight: Flight) -> Intake:
-        return dataclasses.replace(self, flight=flight, late=())
+    @property
+    def bounds(self) -> list[Key]:
+        """What the database has to compare keys with."""
+        ends = [self.progress.at, *(flight.end for flight in self.flights)]
+        return [end for end in ends if end is not None]
 
-    def without_flight(self) -> Intake:
-        return dataclasses.replace(self, flight=None, late=())
+    def place(self, passed: int) -> int:
+        """Where a key lies that is at or behind so many of the bounds."""
+        return passed + (self.progress.at is None)
+
+    def places(
+        self, changes: Sequence[Numbered], ask: Callable[[Sequence[Key], Sequence[Key]], Sequence[int]]
+    ) -> list[int]:
+        """Where the changes lie. ``ask`` the database, of keys, how many of the bounds each is at or behind."""
+        if not self.asks:
+            return [self.everywhere] * len(changes)
+        keys = list(dict.fromkeys(change.key for _, change in changes if isinstance(change, Change)))
+        passed = ask(keys, self.bounds) if keys and self.bounds else [0] * len(keys)
+        found = {key: self.place(each) for key, each in zip(keys, passed, strict=True)}
+        return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
+
+    @property
+    def next_start(self) -> Key | None:
+        """Where the next chunk begins; None: at the first row."""
+        return self.flights[-1].end if self.flights else self.progress.at
+
+    @property
+    def all_launched(self) -> bool:
+        return self.progress.done or (bool(self.flights) and self.flights[-1].end is None)
+
+    @property
+    def late_changes(self) -> int:
+        return sum(len(flight.late) for flight in self.flights)
+
+    def launched(self, flight: Flight) -> Intake:
+        return dataclasses.replace(self, flights=(*self.flights, flight))
+
+    def without_flights(self) -> Intake:
+        return dataclasses.replace(self, flights=())
+
+    def without_flights_from(self, id: int) -> Intake:
+        """Those behind it would land on a gap."""
+        ids = [flight.id for flight in self.flights]
+        return dataclasses.replace(self, flights=self.flights[: ids.index(id)] if id in ids else self.flights)
 
     def stopped(self, reason: str, *, changed: bool = False) -> Intake:
         return Intake(progress=dataclasses.replace(self.progress, error=reason, changed=changed))
 
     def will_see(self, transaction: Any) -> bool:
-        """Whether all that a transaction did is of no interest, because the first chunk shows it."""
+        """Whether all that a transaction did is of no interest, because the chunks show it."""
         unread = not self.progress.done and self.progress.at is None
-        return unread and (self.flight is None or self.flight.sees(transaction))
+        return unread and all(flight.sees(transaction) for flight in self.flights)
 
     def take(self, changes: Sequence[Numbered], places: Sequence[int]) -> tuple[list[Change | Truncate], Intake]:
         """What applies now, and what is known afterwards. ``places``: one for each change, of no use for a Truncate."""
         if self.progress.error is not None:
             return [], self
-        after, late, applied = self, list(self.late), []
+        flights, late, applied = list(self.flights), [list(each.late) for each in self.flights], []
         for numbered, place in zip(changes, places, strict=True):
             transaction, change = numbered
             if isinstance(change, Truncate):
                 applied.append(change)
-                if after.flight is not None and not after.flight.sees(transaction):
-                    # What has been read is of before. Reading it again is simpler than to know what of it is left.
-                    after, late = after.without_flight(), []
+                # What was read before it is of before. Reading it again is simpler than to know what of it is left.
+                seen = itertools.takewhile(lambda flight: flight.sees(transaction), flights)  # noqa: B023 (used at once)
+                flights = list(seen)
             elif place == BELOW:
                 applied.append(change)
-            elif place == WITHIN and after.flight is not None:
-                late.append(numbered)
-        return applied, dataclasses.replace(after, late=tuple(late))
+            elif place <= len(flights):
+                late[place - 1].append(numbered)
+        kept = zip(flights, late, strict=False)
+        return applied, dataclasses.replace(
+            self, flights=tuple(dataclasses.replace(flight, late=tuple(each)) for flight, each in kept)
+        )
 
-    def was_read(self, high: int) -> Intake:
-        assert self.flight is not None
-        return dataclasses.replace(self, flight=dataclasses.replace(self.flight, high=high))
+    def was_read(self, id: int, high: int) -> Intake:
+        return dataclasses.replace(
+            self,
+            flights=tuple(dataclasses.replace(each, high=high) if each.id == id else each for each in self.flights),
+        )
 
     def may_land(self, position: int) -> bool:
-        return self.flight is not None and self.flight.high is not None and position >= self.flight.high
+        """The first of them."""
+        return bool(self.flights) and self.flights[0].high is not None and position >= self.flights[0].high
 
     def landed(self, rows: int, splits: int = 1) -> tuple[list[Change], Intake]:
-        """What to apply on top of the chunk's rows, and what is known afterwards."""
-        flight = self.flight
-        assert flight is not None
-        applied = [change for transaction, change in self.late if not flight.sees(transaction)]
+        """What to apply on top of the first chunk's rows, and what is known afterwards."""
+        flight = self.flights[0]
+        applied = [change for transaction, change in flight.late if not flight.sees(transaction)]
         progress = dataclasses.replace(
             self.progress, at=flight.end, done=flight.end is None, rows=self.progress.rows + rows,
             splits=self.progress.splits + splits,
         )  # fmt: skip
-        return applied, Intake(progress=progress)
+        return applied, Intake(progress=progress, flights=self.flights[1:])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,7 +271,7 @@ def narrow(query: exp.Expression, catalog: Catalog, indexes: Callable[[Relation]
         for table in _filtered_tables(select):
             relation = catalog.find(table.name)
             where = select.args["where"].this
-            if relation is None or not (found := conditions(where, relation, table.alias)):
+            if relation is None or not relation.stored or not (found := conditions(where, relation, table.alias)):
                 continue
             needed = {column.name for column in select.find_all(exp.Column) if column.table == table.alias}
             access = choose(relation, found, needed=needed, indexes=indexes(relation))
@@ -281,6 +281,16 @@ def narrow(query: exp.Expression, catalog: Catalog, indexes: Callable[[Relation]
                 table.set("this", exp.to_identifier(name, quoted=True))
     mentioned = dict.fromkeys(table.name for table in tree.find_all(exp.Table) if table.db == SCHEMA)
     return Narrowed(expression=tree, parts=parts, whole=tuple(name for name in mentioned if name not in parts))
+
+
+def demands(query: exp.Expression, relation: Relation) -> dict[str, Condition]:
+    """What a bound query demands of all rows of a relation that it reads; nothing, if it reads the relation twice."""
+    mentions = [each for each in query.find_all(exp.Table) if each.db == SCHEMA and each.name == relation.name]
+    for select in query.find_all(exp.Select):
+        for table in _filtered_tables(select):
+            if len(mentions) == 1 and table is mentions[0]:
+                return conditions(select.args["where"].this, relation, table.alias)
+    return {}
 
 
 def _filtered_tables(select: exp.Select) -> list[exp.Table]:

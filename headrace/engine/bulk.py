@@ -7,7 +7,7 @@ a range of vnodes sort and merge them into a run (:mod:`headrace.state.ranges`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow.parquet as pq
@@ -65,12 +65,6 @@ class BulkWriter:
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
-
-    def merge(self, layout: Layout, staged: Sequence[Staged], *, epoch: int) -> tuple[list[RunFile], int]:
-        """Staged rows with keys that are not there yet."""
-        body = self._body(layout, "overwrite", epoch, False)
-        files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
-        return files, sum(file.rows for file in staged)
 
     def _body(self, layout: Layout, policy: str, epoch: int, keep_unchanged: bool) -> MergeRange:
         files = self._storage.files

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.engine.streams import KeptRows
-from headrace.state.ranges import Staged
 from headrace.state.runs import RunFile
 
 SMALL_ROWS = 50_000
@@ -81,13 +80,13 @@ class ChangelogRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagedRows:
-    """Many rows with keys that the table does not have, in files under staging/, with their vnode."""
+class WrittenRows:
+    """Many rows with keys that the table never had, in files that are already the table's."""
 
-    staged: tuple[Staged, ...]
+    files: tuple[RunFile, ...]
 
 
-Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | StagedRows
+Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | WrittenRows
 
 
 @dataclass(kw_only=True)

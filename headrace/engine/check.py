@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from headrace.backfill.filters import covered
 from headrace.catalog import Relation
+from headrace.engine.feeds import sources_of, view_state
 from headrace.engine.filling import jobs_of
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
@@ -58,6 +59,8 @@ def check(engine: Engine, relation: Relation) -> tuple[list[tuple[str, SqlType]]
 def _equal(state: Manifest, relation: Relation, rows: int) -> str:
     job = jobs_of(state).get(relation.id)
     part = "" if job is None else f", over the {job.fraction:.1%} that is filled"
+    if (filling := view_state(state, relation.id)) is not None:
+        part = f", over {filling.read} of the {filling.total} offsets of its history, and what came since"
     return f"equal, {rows} rows at epoch {state.epoch}{part}"
 
 
@@ -71,7 +74,11 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     query = relation.query if job is None or relation.maintained is None else relation.maintained
     bound = bind_query(parse_query(query), state.catalog)
     frames = {}
+    for source in sources_of(state.catalog, relation):
+        frames[source.name] = engine.event_sources.covered(state, source, relation)
     for upstream in (state.catalog.relations[id] for id in bound.relations):
+        if not upstream.stored:
+            continue
         layout = Layout.of(upstream)
         rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)
         if job is not None:

@@ -26,6 +26,8 @@ from headrace.catalog import (
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
+from headrace.engine.event_sources import Extents
+from headrace.engine.feeds import sources_of
 from headrace.engine.filling import with_names
 from headrace.engine.following import without
 from headrace.engine.jobs import job_options, scan_fields
@@ -41,6 +43,7 @@ from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
 from headrace.sql.parse import created_name, index_statement
 from headrace.state.keys import KeyCodec
+from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
 
@@ -102,7 +105,13 @@ class Definitions:
             if existing is not None and statement.if_not_exists:
                 return state, f'relation "{statement.name}" already exists, skipping'
             bound = bind_query(statement.query, catalog, functions=self._engine.functions)
-            _, types = query_frame(self._engine, state, bound)
+            # Of sources only the columns count: nobody is asked what they have.
+            given = {
+                id: Layout.of(catalog.relations[id]).row_schema.empty_table()
+                for id in bound.relations
+                if catalog.relations[id].kind == SOURCE
+            }
+            _, types = query_frame(self._engine, state, bound, given=given)
             names = _column_names(statement.name, statement.column_names, bound.output)
             relation = Relation(
                 id=catalog.next_id,
@@ -124,13 +133,25 @@ class Definitions:
         return apply
 
     def create_materialized_view(self, statement: ast.CreateMaterializedView, variables: Mapping[str, Any]) -> Mutate:
-        """Answers the relation that is being filled, or a notice, or None if there was nothing to fill it with."""
+        """Answers the relation that is being filled, or a notice, or None if there was nothing to fill it with.
+
+        Sources are asked here what they have, before the epoch loop has to do with it.
+        """
+        events = self._engine.event_sources
+        committed = self._engine.committed
+        extents: Extents = {}
+        if committed.catalog.of_kind(SOURCE):
+            bound = bind_query(statement.query, committed.catalog, functions=self._engine.functions)
+            extents = events.extents(committed, bound.relations)
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
             view = self.materialized_view(statement, state, epoch)
-            return add_view(self._engine, view, state, job_options(statement.options, variables), epoch)
+            options = job_options(statement.options, variables)
+            if sources_of(state.catalog, view.relation):
+                return events.attach(state, view.relation, extents, options, epoch)
+            return add_view(self._engine, view, state, options, epoch)
 
         return apply
 

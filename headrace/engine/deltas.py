@@ -32,6 +32,8 @@ class TableDelta:
     """Whether retractions have all columns, or only those that views and indexes need: the others are then NULL, and a
     retraction says nothing about whether the row that replaces it is another one."""
     files: tuple[RunFile, ...] = ()
+    base: bool = False
+    """Whether the files are a chunk: no key of theirs was in the table before."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,8 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
+from headrace.engine.event_sources import EventSources
+from headrace.engine.feeds import is_event_source
 from headrace.engine.functions import SparkFunctions
 from headrace.engine.jobs import Jobs
 from headrace.engine.lock import WarehouseLock
@@ -33,6 +35,7 @@ from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
 from headrace.engine.streams import KeptRows, Streams
+from headrace.engine.view_jobs import ViewJobs
 from headrace.engine.writes import WriteEvaluator
 from headrace.errors import DiskFull, HeadraceError, InvalidParameterValue, StorageError
 from headrace.state.cuts import RESULTS
@@ -102,6 +105,8 @@ class Engine:
             self.jobs = Jobs(self)
             self.secrets = Secrets(storage)
             self.sources = Sources(self)
+            self.event_sources = EventSources(self)
+            self.view_jobs = ViewJobs(self)
             self.source_jobs = SourceJobs(self)
         except BaseException:
             self._lock.release()
@@ -111,6 +116,7 @@ class Engine:
         self.coordinator.start()
         self.maintenance.start()
         self.sources.start()
+        self.event_sources.start()
 
     def _open(self, parameters: dict[str, str]) -> Manifest:
         """The newest manifest, taken over: the commit that says so fences whoever wrote before."""
@@ -159,7 +165,10 @@ class Engine:
         return committed if epoch == 0 else as_of(self.store, committed, epoch)
 
     def frame(self, state: Manifest, relation_id: int) -> DataFrame:
-        return self.frames.frame(state.catalog.relations[relation_id], state.runs.get(relation_id, ()))
+        relation = state.catalog.relations[relation_id]
+        if is_event_source(state, relation_id):
+            return self.event_sources.frame(relation)
+        return self.frames.frame(relation, state.runs.get(relation_id, ()))
 
     @property
     def default_parallelism(self) -> int:
@@ -244,14 +253,22 @@ class Engine:
             self._stop_background_work()
 
     def _stop_background_work(self) -> None:
+        self.event_sources.stop()
         self.sources.stop()
         self.source_jobs.stop()
+        self.view_jobs.stop()
         self.maintenance.stop()
         self.backfills.stop()
 
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        yield from self.backfills.paths_needed()
+        yield from self.sources.paths_needed()
+
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""
-        busy = self.backfills.being_written() | self.maintenance.being_merged
+        busy = self.backfills.being_written() | self.sources.being_written() | self.maintenance.being_merged
+        busy |= self.event_sources.being_written()
         try:
             removed = remove_leftovers(
                 self.storage,
@@ -259,7 +276,7 @@ class Engine:
                 self.committed,
                 working=self.coordinator.working,
                 busy=busy,
-                needed=self.backfills.paths_needed(),
+                needed=self.paths_needed(),
             )
             log.warning("the disk is full: %d files that failed writes had left are removed", removed)
         except (HeadraceError, OSError) as error:
@@ -268,6 +285,8 @@ class Engine:
     def _committed(self, manifest: Manifest) -> None:
         self.maintenance.wake()
         self.source_jobs.committed(manifest)
+        self.view_jobs.committed(manifest)
+        self.event_sources.committed(manifest)
 
 
 def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:

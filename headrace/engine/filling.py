@@ -37,23 +37,23 @@ def with_names(state: Manifest) -> Manifest:
 
 
 def finished(state: Manifest, job: Job) -> Manifest:
-    """The view as complete: its chunks are one run from now on, because no two of them share a key."""
-    runs = state.runs.get(job.id, ())
+    """The view as complete."""
+    relation = state.catalog.relations[job.id].replace(creating=False)
+    state = dataclasses.replace(with_chunks_joined(state, job.id), catalog=state.catalog.update(relation))
+    return without_job(state, job.id)
+
+
+def with_chunks_joined(state: Manifest, id: int) -> Manifest:
+    """A relation is filled: its chunks are one run from now on, because no two of them share a key."""
+    runs = state.runs.get(id, ())
     chunks = [run for run in runs if run.base]
     rest = tuple(run for run in runs if not run.base)
-    if chunks:
-        first = min(run.first_epoch for run in chunks)
-        whole = Run(
-            id=uuid.uuid4().hex,
-            first_epoch=first,
-            last_epoch=first,
-            level=1,
-            files=tuple(file for run in chunks for file in run.files),
-        )
-        rest = (whole, *rest)
-    relation = state.catalog.relations[job.id].replace(creating=False)
-    state = dataclasses.replace(state, catalog=state.catalog.update(relation), runs=state.runs | {job.id: rest})
-    return without_job(state, job.id)
+    if not chunks:
+        return state
+    first = min(run.first_epoch for run in chunks)
+    files = tuple(file for run in chunks for file in run.files)
+    whole = Run(id=uuid.uuid4().hex, first_epoch=first, last_epoch=first, level=1, files=files)
+    return dataclasses.replace(state, runs=state.runs | {id: (whole, *rest)})
 
 
 def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
@@ -74,11 +74,11 @@ def restarted(state: Manifest, job: Job) -> Manifest:
         key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
     }
     runs = {key: each for key, each in state.runs.items() if key != job.id}
-    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs))
+    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs, reached=0.0))
 
 
-def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int) -> tuple[Run, ...]:
+def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int, *, base: bool = False) -> tuple[Run, ...]:
     """The runs with another one, if it has rows."""
     if not files:
         return tuple(runs)
-    return (*runs, Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, files=tuple(files)))
+    return (*runs, Run(id=uuid.uuid4().hex, first_epoch=epoch, last_epoch=epoch, files=tuple(files), base=base))

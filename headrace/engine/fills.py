@@ -23,7 +23,7 @@ import pyarrow as pa
 from headrace.backfill.positions import Chunk, split
 from headrace.engine.pieces import rows_of_chunk
 from headrace.operators.vectors import FAULTS, VectorBranch, columns_read
-from headrace.state.files import FOOTERS, Files, open_parquet
+from headrace.state.files import Files, FooterCache, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.merge import merge_versions
@@ -41,6 +41,9 @@ STEP_ROWS = 1 << 15
 
 TASK_ROWS = 1 << 19
 """Stored rows of a task: a fraction of a second, so that the tasks of epochs do not wait long for a processor."""
+
+FOOTER_BYTES = 24 << 20
+"""Of footers that a task keeps for its next step; a fill reads a file once, so that its worker need not remember it."""
 
 KEPT_ROWS = 1 << 18
 """Rows of small files that a task reads once and keeps for its next step."""
@@ -159,6 +162,7 @@ class FillRange:
                     at = layout.relation_id
                     give_way()
                     writer.push(branch.apply(live).select([*layout.names, VNODE]))
+                pa.default_memory_pool().release_unused()  # or what steps leave adds up, to several of them
             for layout, _, writer in outputs:
                 yield from report({layout.relation_id: writer.finish()})
         except BaseException as error:
@@ -187,6 +191,7 @@ class _LiveRows:
         self._files, self._layout, self._columns = fill.files, fill.source, fill.columns
         self._give_way = give_way
         self._kept: dict[str, pa.Table] = {}
+        self._footers = FooterCache(FOOTER_BYTES)
 
     def of(self, step: Step) -> pa.Table:
         """The live rows of a step, in order, with the columns that the view reads and the internal ones."""
@@ -208,7 +213,7 @@ class _LiveRows:
         if portion.path in self._kept:
             return self._kept[portion.path]
         self._give_way()
-        with open_parquet(self._files, portion.path, footers=FOOTERS) as parquet:
+        with open_parquet(self._files, portion.path, footers=self._footers) as parquet:
             stored = parquet.read_row_groups(list(groups), columns=self._columns, use_threads=False)
         rows = self._layout.completed(stored, self._columns)
         if portion.small and rows.num_rows + sum(kept.num_rows for kept in self._kept.values()) <= KEPT_ROWS:

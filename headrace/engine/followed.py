@@ -16,9 +16,25 @@ from headrace.cdc.intake import Intake
 from headrace.engine.following import TableState
 from headrace.errors import HeadraceError
 from headrace.state.layout import Layout
-from headrace.state.ranges import Staged
+from headrace.state.runs import RunFile
 
 log = logging.getLogger("headrace")
+
+CHUNKS_AT_ONCE = 2
+"""Chunks of a table that are read, or wait to land"""
+
+
+@dataclass(kw_only=True, eq=False)
+class ChunkRead:
+    """A chunk in flight: what its tasks will have written."""
+
+    id: int
+    """As its :class:`headrace.cdc.intake.Flight` has it"""
+    files: Future[list[RunFile]]
+    held: Hold | None
+    """What it is read as of; None: it has been read, and its flight knows"""
+    splits: int
+    launched_at: float
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,14 +56,9 @@ class Followed:
     began_at: Any = None
     """What ran when the table was published; None: it is ready to be read, or has not been published"""
     ready: bool = False
-    reading: Future[list[Staged]] | None = None
-    """The chunk in flight"""
-    splits: int = 0
-    """How many the chunk in flight has"""
-    held: Hold | None = None
-    """What it is read as of"""
+    chunks: list[ChunkRead] = field(default_factory=list)
+    """Those in flight, as the intake has them"""
     split_rows: int = 0
-    launched_at: float = 0.0
     next_at: float = 0.0
     """When a chunk may be read next, if there is a rate limit, or the server has refused the last"""
     trouble: HeadraceError | None = None
@@ -89,10 +100,19 @@ class Followed:
         self.next_at = time.monotonic() + min(30.0, 0.1 * 2**self.refusals)
         self.refusals += 1
 
-    def landed(self) -> None:
-        """A chunk is in the table."""
+    @property
+    def chunks_at_once(self) -> int:
+        """While one lands, the next is read; unless somebody wants it slow, or to commit at least so often."""
+        return 1 if self.state.rate_limit or self.state.batch_rows else CHUNKS_AT_ONCE
+
+    @property
+    def waits_to_land(self) -> bool:
+        return bool(self.chunks) and self.chunks[0].files.done()
+
+    def landed(self, chunk: ChunkRead) -> None:
+        """It is in the table."""
         read = self.intake.progress.rows - (self.recent[-1][1] if self.recent else 0)
         self.recent = [*self.recent, (time.monotonic(), self.intake.progress.rows)][-10:]
-        self.next_at = self.launched_at + pause_after(read, self.state.rate_limit)
+        self.next_at = chunk.launched_at + pause_after(read, self.state.rate_limit)
         self.split_rows = min(self.state.split_rows, self.split_rows * 2)
         self.trouble, self.refusals = None, 0

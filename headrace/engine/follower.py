@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import Relation
 from headrace.cdc.changelog import Change, Piece, Truncate
-from headrace.cdc.chunks import shape
 from headrace.cdc.database import database
-from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Numbered
+from headrace.cdc.intake import Gate, Intake
 from headrace.cdc.lag import Lag, Looks
 from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable
 from headrace.cdc.rereads import Reread, moved_from, substituted
-from headrace.engine.changes import StagedRows
+from headrace.engine.changes import WrittenRows
+from headrace.engine.chunk_reads import ChunkReads, being_written, paths_needed
 from headrace.engine.coordinator import Write
-from headrace.engine.filling import jobs_of
+from headrace.engine.filling import jobs_of, with_chunks_joined
 from headrace.engine.followed import Followed
 from headrace.engine.following import (
     SourceState,
@@ -42,10 +42,10 @@ from headrace.engine.logged import Grown, Step, add_steps, arrived, told
 from headrace.engine.resnapshot import beginning, growing, may_replace, replacing
 from headrace.engine.small import MissingRow
 from headrace.engine.source_options import AUTO_SCHEMA
-from headrace.engine.splits import read_chunk, split_bounds
+from headrace.engine.splits import forget_files
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, InvalidDefinition, Unsupported
 from headrace.state.manifest import Manifest
-from headrace.state.ranges import Staged
+from headrace.state.runs import RunFile
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -67,8 +67,8 @@ IDLE_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """How often the server is asked where its log ends"""
 
-CHUNKS = 4
-"""Chunks that are read at the same time, of all tables of a source"""
+FILLING_SECONDS = 0.2
+"""Between two cuts of the log while chunks are read: each is an epoch, which takes time from reading them"""
 
 
 class Follower:
@@ -82,8 +82,11 @@ class Follower:
         self._tables: dict[int, Followed] = {}
         self._news = threading.Event()
         self._stopping = False
-        self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-splits")
-        self._stream = self._database.feed(state, self._address, self._news.set)
+        self._reads = ChunkReads(engine, self._database, self._address, self._control, self._news.set)
+        self._here = state
+        """How far its log has been taken; what of that changed nothing durable need not be committed"""
+        self._took_at = self._quiet_until = 0.0
+        self._stream = self._database.feed(state, self._address, self._on_arrival)
         self._committed_at = self._checked_at = time.monotonic()
         self._looked_at, self._looks = 0.0, Looks()
         self._error: HeadraceError | None = None
@@ -99,12 +102,17 @@ class Follower:
         if self._thread.is_alive():
             self._thread.join()
         self._stream.stop()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._reads.stop()
         self._control.close()
 
     def wake(self) -> None:
         """Its tables have changed."""
         self._news.set()
+
+    def _on_arrival(self) -> None:
+        """Something of the log is here, which need not be taken at once."""
+        if time.monotonic() >= self._quiet_until:
+            self._news.set()
 
     # --- for whoever looks -------------------------------------------------------------------------------------
 
@@ -128,6 +136,15 @@ class Follower:
     def rate(self, table_id: int) -> float | None:
         table = self._tables.get(table_id)
         return None if table is None else table.rate
+
+    def being_written(self) -> set[int]:
+        """The tables of which a chunk is being written."""
+        return {id for id, table in list(self._tables.items()) if being_written(table)}
+
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        for table in list(self._tables.values()):
+            yield from paths_needed(table)
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -158,7 +175,8 @@ class Follower:
 
     def _patience(self) -> float:
         """Until something may be due that nobody reports."""
-        due = [table.next_at - time.monotonic() for table in self._tables.values() if table.reading is None]
+        times = [self._quiet_until, *(table.next_at for table in self._tables.values() if not table.chunks)]
+        due = [each - time.monotonic() for each in times]
         return min([0.5, *(each for each in due if each > 0)])
 
     def _turn(self) -> bool:
@@ -179,7 +197,7 @@ class Follower:
         committed = with_copies_shown(self._engine.committed)
         wanted = tables_of(committed, self._id, copies=True)
         for id in [id for id in self._tables if id not in wanted]:
-            self._forget_chunk(self._tables.pop(id))
+            self._reads.forget(self._tables.pop(id))
         for id, state in wanted.items():
             relation = committed.catalog.relations[id]
             if id not in self._tables:
@@ -210,9 +228,12 @@ class Follower:
     # --- the log -----------------------------------------------------------------------------------------------
 
     def _take(self) -> bool:
+        if self._filling_quietly():
+            return False
         pieces = self._stream.peek(CUT_EVENTS)
         if not pieces:
             return False
+        self._took_at = time.monotonic()
         shown = self._control.snapshot()  # after they arrived
         pieces = pieces[: Gate(sees=shown.sees).open([piece.xid for piece in pieces])]
         if not pieces:
@@ -232,13 +253,14 @@ class Follower:
                 else:
                     self._grow(grown.table)
                 continue
-            last = pieces[-1]
-            ends = [piece.position for piece in pieces if piece.final]
-            lsn, skip = ends[-1] if ends else self._stream.taken, 0 if last.final else last.first + len(last.events)
+            here = self._after(pieces)
             try:
-                if intakes or skip:
-                    self._commit(intakes, steps, lsn=lsn, skip=skip)
-                break  # with nothing in it that is ours, it need not be durable: it may come again
+                if steps or here.skip or any(self._is_news(id, intake) for id, intake in intakes.items()):
+                    self._commit(intakes, steps, here=here)
+                else:  # it need not be durable: it may come again, and nothing will come of it again
+                    self._here = here
+                    self._adopt(intakes)
+                break
             except MissingRow as error:
                 more = self._read_again(error, pieces, rereads)
                 if more is None:
@@ -246,6 +268,23 @@ class Follower:
                 pieces = more or pieces
         self._stream.take(pieces)
         return True
+
+    def _filling_quietly(self) -> bool:
+        """Whether to let more of the log arrive first, because chunks are being read and none waits for it."""
+        reading = any(table.chunks for table in self._tables.values())
+        waiting = any(table.waits_to_land for table in self._tables.values())
+        self._quiet_until = self._took_at + FILLING_SECONDS if reading and not waiting else 0.0
+        return time.monotonic() < self._quiet_until
+
+    def _after(self, pieces: Sequence[Piece]) -> SourceState:
+        """How far the log is once they are taken."""
+        last, ends = pieces[-1], [piece.position for piece in pieces if piece.final]
+        lsn = ends[-1] if ends else self._stream.taken
+        skip = 0 if last.final else last.first + len(last.events)
+        return dataclasses.replace(self._here, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
+
+    def _is_news(self, id: int, intake: Intake) -> bool:
+        return intake.progress != self._tables[id].intake.progress
 
     def _read_again(self, error: MissingRow, pieces: Sequence[Piece], rereads: dict[int, Reread]) -> list[Piece] | None:
         """Reads rows of which the log leaves something out that is not here, and answers the log up to where that was;
@@ -279,13 +318,13 @@ class Follower:
             if id in intakes:
                 continue
             table = self._tables[id]
-            places = self._places(table, changes)
+            places = table.intake.places(changes, functools.partial(self._control.places, table.state.table))
             if id in rereads:
                 changes, places = substituted(changes, places, rereads[id])
             applied, intake = table.intake.take(changes, places)
-            if len(intake.late) > LATE_CHANGES:
+            if intake.late_changes > LATE_CHANGES:
                 table.split_rows = max(1, table.split_rows // 2)
-                intake = intake.without_flight()
+                intake = intake.without_flights()
             try:
                 self._add_steps(steps, table, applied)
             except DataError as error:
@@ -295,29 +334,13 @@ class Follower:
             intakes[id] = intake
         return intakes, steps
 
-    def _places(self, table: Followed, changes: Sequence[Numbered]) -> list[int]:
-        intake = table.intake
-        if not intake.asks:
-            return [intake.everywhere] * len(changes)
-        keys = list(dict.fromkeys(change.key for _, change in changes if isinstance(change, Change)))
-        if not keys:
-            return [BEYOND] * len(changes)
-        flight = intake.flight
-        end = None if flight is None else flight.end
-        places = self._control.places(table.state.table, keys, intake.progress.at, end, flight=flight is not None)
-        found = dict(zip(keys, places, strict=True))
-        return [found[change.key] if isinstance(change, Change) else BEYOND for _, change in changes]
-
-    def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, lsn: int | None = None, skip: int = 0) -> None:
-        """One commit for all of it; then the server may forget."""
-        source = self._state
-        if lsn is not None:
-            source = dataclasses.replace(source, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
+    def _commit(self, intakes: dict[int, Intake], steps: list[Step], *, here: SourceState | None = None) -> None:
+        """One commit for all of it, and for how far the log has been taken; then the server may forget."""
+        source = here or self._here
         self._engine.coordinator.mutate(self._mutation(intakes, steps, source), f"following {self.name}")
-        self._state = source
+        self._state = self._here = source
         self._committed_at = time.monotonic()
-        for id, intake in intakes.items():
-            self._adopt(self._tables[id], intake)
+        self._adopt(intakes)
         self._stream.confirm(source.lsn)
 
     def _mutation(self, intakes: dict[int, Intake], steps: list[Step], source: SourceState):
@@ -333,22 +356,25 @@ class Follower:
                     state, _ = self._engine.evaluator(state, writes, epoch)
                     state = dataclasses.replace(state, epoch=epoch)
             state = with_source(dataclasses.replace(state, catalog=shown), self._id, source)
-            return with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive}), None
+            state = with_progress(state, {id: each.progress for id, each in intakes.items() if id in alive})
+            for id in (id for id, each in intakes.items() if id in alive and each.progress.done):
+                state = with_chunks_joined(state, id)
+            return state, None
 
         return apply
 
-    def _adopt(self, table: Followed, intake: Intake) -> None:
-        if table.intake.flight is not None and intake.flight is None:
-            self._forget_chunk(table)
-        table.intake = intake
-        if intake.progress.error is not None:
-            log.error('table "%s" has stopped: %s', table.relation.name, intake.progress.error)
+    def _adopt(self, intakes: Mapping[int, Intake]) -> None:
+        for id, intake in intakes.items():
+            self._reads.set_intake(self._tables[id], intake)
+            if intake.progress.error is not None:
+                log.error('table "%s" has stopped: %s', self._tables[id].relation.name, intake.progress.error)
 
     def _commit_idle(self) -> None:
         """What is not ours passes, too: its log need not be kept."""
         position = self._stream.position
         if position > self._state.lsn and time.monotonic() - self._committed_at > IDLE_SECONDS:
-            self._commit({}, [], lsn=position)
+            here = dataclasses.replace(self._here, lsn=position, skip=0, **self._stream.known_at(position))
+            self._commit({}, [], here=here if position > self._here.lsn else None)
 
     def _check_published(self) -> None:
         """Of a table that was dropped, or is published no more, the log says nothing: not even that."""
@@ -386,7 +412,7 @@ class Follower:
         with contextlib.suppress(InvalidDefinition, Unsupported):  # then it is said when it is to be read anew
             grow = growing(committed, self._database, self._control, committed.catalog.relations[id], table.state)
             if grow is not None and self._engine.coordinator.mutate(grow, f"following {self.name}"):
-                self._forget_chunk(self._tables.pop(id))
+                self._reads.forget(self._tables.pop(id))
                 self._follow_catalog()
 
     def _evolve(self) -> None:
@@ -448,93 +474,85 @@ class Follower:
         if self._engine.parameter("paused"):
             return
         for table in self._tables.values():
-            progress = table.intake.progress
-            if progress.done or progress.error is not None or not table.ready or table.reading is not None:
-                continue
-            if table.state.on_hold or time.monotonic() < table.next_at:
-                continue
-            splits, rows = shape(
-                parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,
-                rate_limit=table.state.rate_limit,
-            )  # fmt: skip
             try:
-                bounds = split_bounds(self._control, table.state.table, progress.at, splits=splits, rows=rows)
+                while self._may_launch(table):
+                    self._reads.launch(table)
             except SourceRefused as error:
                 self._put_off(table, error)
-                continue
-            held = self._database.hold(self._address)
-            try:
-                table.intake = table.intake.launched(Flight(end=bounds[-1], sees=held.sees))
-                future = self._pool.submit(
-                    read_chunk, self._engine.spark, self._engine.storage, table.layout, table.state.table, held,
-                    [progress.at, *bounds],
-                )  # fmt: skip
-            except BaseException:
-                held.close()
-                table.intake = table.intake.without_flight()
-                raise
-            table.reading, table.held = future, held
-            table.splits, table.launched_at = len(bounds), time.monotonic()
-            table.recent = table.recent or [(table.launched_at, progress.rows)]
-            future.add_done_callback(lambda _: self._news.set())
+
+    def _may_launch(self, table: Followed) -> bool:
+        intake = table.intake
+        if not table.ready or intake.all_launched or intake.progress.error is not None or table.state.on_hold:
+            return False
+        return len(table.chunks) < table.chunks_at_once and time.monotonic() >= table.next_at
 
     def _land(self) -> bool:
         landed = False
-        position = self._stream.position
         for table in list(self._tables.values()):
-            reading = table.reading
-            if reading is None or not reading.done():
+            self._see_what_was_read(table)
+            while table.waits_to_land:
+                if not table.intake.may_land(self._stream.position):
+                    self._stream.nudge()
+                    break
+                self._land_chunk(table)
+                landed = True
+        return landed
+
+    def _see_what_was_read(self, table: Followed) -> None:
+        """Chunks that have come to their end: what they are as of, or why there is nothing."""
+        for chunk in list(table.chunks):
+            if chunk.held is None or not chunk.files.done():
                 continue
             try:
-                staged = reading.result()
+                chunk.files.result()
             except DataError as error:
                 self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
-                table.reading = None
-                continue
+                return
             except SourceRefused as error:
-                table.reading, table.intake = None, table.intake.without_flight()
+                self._reads.set_intake(table, table.intake.without_flights_from(chunk.id))
                 self._put_off(table, error)
-                continue
+                return
             except BaseException:
-                table.reading, table.intake = None, table.intake.without_flight()
+                self._reads.set_intake(table, table.intake.without_flights_from(chunk.id))
                 raise
-            if table.held is not None:
-                table.intake, table.held = table.intake.was_read(table.held.high), None
-            if not table.intake.may_land(position):
-                self._stream.nudge()
-                continue
+            table.intake, chunk.held = table.intake.was_read(chunk.id, chunk.held.high), None
+
+    def _land_chunk(self, table: Followed) -> None:
+        """The first in flight, with what it has not seen."""
+        chunk = table.chunks[0]
+        files = chunk.files.result()
+        applied, intake = table.intake.landed(sum(file.rows for file in files), chunk.splits)
+        steps: list[Step] = [{table.relation.id: WrittenRows(files=tuple(files))}] if files else []
+        late: list[Step] = []
+        try:
             try:
-                self._land_chunk(table, staged)
-            except MissingRow as error:
-                # It shows a row only in part that was moved there after it was read. A later one shows it.
-                self._forget_chunk(table)
-                table.intake = table.intake.without_flight()
-                self._put_off(table, error)
-                continue
-            except BaseException:
-                # Whatever it was, reading the chunk again is safe, and landing it again may not be possible.
-                self._forget_chunk(table)
-                table.intake = table.intake.without_flight()
-                raise
-            landed = True
-        return landed
+                self._add_steps(late, table, applied)
+            except DataError as error:
+                self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
+                return
+            del table.chunks[0]  # its files may be the table's from now on
+            self._commit({table.relation.id: intake}, [*steps, *late])
+        except MissingRow as error:
+            # It shows a row only in part that was moved there after it was read. A later one shows it.
+            self._read_anew(table, files)
+            self._put_off(table, error)
+            return
+        except BaseException:
+            # Whatever it was, reading the chunk again is safe, and landing it again may not be possible.
+            self._read_anew(table)
+            raise
+        table.landed(chunk)
+
+    def _read_anew(self, table: Followed, files: Sequence[RunFile] = ()) -> None:
+        """All that is in flight; files that are certainly not the table's are removed."""
+        self._reads.set_intake(table, table.intake.without_flights())
+        with contextlib.suppress(HeadraceError):
+            forget_files(self._engine.storage, files)
 
     def _put_off(self, table: Followed, error: HeadraceError) -> None:
         """The others go on."""
         table.put_off(error)
         self._checked_at = 0.0  # it may not be what it was
-
-    def _land_chunk(self, table: Followed, staged: list[Staged]) -> None:
-        rows = sum(file.rows for file in staged)
-        applied, intake = table.intake.landed(rows, table.splits)
-        steps: list[Step] = [{table.relation.id: StagedRows(staged=tuple(staged))}] if staged else []
-        late: list[Step] = []
-        try:
-            self._add_steps(late, table, applied)
-        except DataError as error:
-            steps, late, intake = [], [], table.intake.stopped(told(error))
-        self._commit({table.relation.id: intake}, [*steps, *late])
-        table.landed()
 
     def _replace(self) -> bool:
         """Copies that have been filled take the place of their tables."""
@@ -553,21 +571,8 @@ class Follower:
                 continue
             for each in (id, copy.relation.id):
                 if each in self._tables:
-                    self._forget_chunk(self._tables.pop(each))  # what is known of it is in the manifest
+                    self._reads.forget(self._tables.pop(each))  # what is known of it is in the manifest
         return replaced
 
     def _add_steps(self, steps: list[Step], table: Followed, changes: Sequence[Change | Truncate]) -> None:
         add_steps(steps, table.relation, table.state.table.key, changes, self._engine)
-
-    def _forget_chunk(self, table: Followed) -> None:
-        """What it has staged, or will have."""
-        reading, table.reading = table.reading, None
-        if reading is None:
-            return
-
-        def delete(future: Future) -> None:
-            with contextlib.suppress(BaseException):
-                folders = {file.path.rpartition("/")[0] for file in future.result()}
-                self._engine.storage.delete(folders)
-
-        reading.add_done_callback(delete)

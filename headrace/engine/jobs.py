@@ -14,9 +14,18 @@ from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
+from headrace.engine.feeds import views_being_filled
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
-from headrace.errors import HeadraceError, InvalidParameterValue, JobCancelled, JobFailed, UndefinedJob, Unsupported
+from headrace.errors import (
+    HeadraceError,
+    InvalidParameterValue,
+    JobCancelled,
+    JobFailed,
+    QueryCancelled,
+    UndefinedJob,
+    Unsupported,
+)
 from headrace.plan.explain import name_list
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
@@ -100,6 +109,10 @@ def new_job(
 
 def scan_fields(upstream: Relation, scan: Scan, options: Mapping[str, Any]) -> dict[str, str]:
     """How a new view would be filled from one of its inputs, for EXPLAIN."""
+    if upstream.kind == SOURCE:
+        fields = {"stream_scan_type": "SourceBackfill", "backfill_sends": name_list(scan.columns)}
+        limit = options["backfill_rate_limit"]
+        return fields if limit is None else fields | {"rate_limit": f"{limit}/s"}
     schemas = Schemas.of_relation(upstream, scan.columns)
     arranged = options["streaming_use_arrangement_backfill"]
     parallelism = options["streaming_parallelism"] if arranged else upstream.parallelism
@@ -127,7 +140,8 @@ class Jobs:
 
     def cancel(self, ids: tuple[int, ...]) -> list[int]:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, list[int]]:
-            cancelled = [id for id in ids if str(id) in state.positions or self._engine.source_jobs.has(state, id)]
+            mine = (self._engine.source_jobs, self._engine.view_jobs)
+            cancelled = [id for id in ids if str(id) in state.positions or any(jobs.has(state, id) for jobs in mine)]
             for id in cancelled:
                 state = self._engine.source_jobs.given_up(state, id) or dropped(state, state.catalog.relations[id])
             return state, cancelled
@@ -140,6 +154,8 @@ class Jobs:
     def pause(self, id: int, *, paused: bool) -> None:
         if self._follows(id):
             return self._engine.source_jobs.pause(id, paused=paused)
+        if self._engine.view_jobs.has(self._engine.committed, id):
+            return self._engine.view_jobs.pause(id, paused=paused)
 
         def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
@@ -159,6 +175,11 @@ class Jobs:
         if filling := [id for id in of_source if self._engine.source_jobs.has(state, id)]:
             for id in filling:
                 self._engine.source_jobs.set_rate_limit(id, statement.limit)
+            return None
+        on_source = [id for id, view in views_being_filled(state).items() if relation.id in (id, *view.inputs)]
+        if on_source:
+            for id in on_source:
+                self._engine.view_jobs.set_rate_limit(id, statement.limit)
             return None
         if str(relation.id) not in state.positions:
             return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
@@ -213,7 +234,7 @@ class Jobs:
         """Until a job, or every job there is now, is done."""
         state = self._engine.committed
         if name is None:
-            ids = [*map(int, state.positions), *tables_of(state)]
+            ids = [*map(int, state.positions), *tables_of(state), *views_being_filled(state)]
         else:
             relation = state.catalog.get(name)
             ids = [relation.id if relation.follows else state.catalog.get(name, MATERIALIZED_VIEW, INDEX).id]
@@ -223,10 +244,13 @@ class Jobs:
     def finished(self, id: int) -> Future:
         if self._follows(id):
             return self._engine.source_jobs.finished(id)
+        if self._engine.view_jobs.has(self._engine.committed, id):
+            return self._engine.view_jobs.finished(id)
         return self._engine.backfills.wait(id, lambda: self._engine.committed)
 
     def wait_or_remove(self, relation: Relation, *, patience: Patience = Future.result) -> None:
-        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind."""
+        """For a CREATE that waits: whoever gives up, or is told that it failed, leaves nothing behind. If a client went
+        away without a word, the job goes on."""
         future = self.finished(relation.id)
         try:
             patience(future)
@@ -238,7 +262,7 @@ class Jobs:
             told = type(reason)(f'{relation.kind} "{relation.name}" was not created: {error.message}')
             told.sqlstate = reason.sqlstate
             raise told from None
-        except BaseException:  # Ctrl-C, of the shell or of a client
+        except (KeyboardInterrupt, QueryCancelled):  # Ctrl-C, of the shell or of a client
             self.cancel((relation.id,))
             raise
 
@@ -247,7 +271,8 @@ class Jobs:
     def list(self) -> list[dict[str, Any]]:
         """What there is to say about each job; cheap."""
         state = self._engine.committed
-        return [self._progress(state, job) for job in jobs_of(state).values()] + self._engine.source_jobs.list()
+        mine = [self._progress(state, job) for job in jobs_of(state).values()]
+        return [*mine, *self._engine.source_jobs.list(), *self._engine.view_jobs.list()]
 
     def progress(self, id: int) -> dict[str, Any]:
         for job in self.list():
@@ -260,6 +285,8 @@ class Jobs:
         state = self._engine.committed
         if self._follows(id):
             return self._engine.source_jobs.positions(id)
+        if self._engine.view_jobs.has(state, id):
+            return self._engine.view_jobs.positions(id)
         job = jobs_of(state).get(id)
         if job is None:
             raise _no_job(id)

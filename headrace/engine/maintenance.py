@@ -96,11 +96,10 @@ class Maintenance:
                 self._merge(relation_id, choice)
 
     def _choose(self, relation_id: int, runs: Sequence[Run]) -> Choice | None:
-        if str(relation_id) not in self._engine.committed.positions:
+        if str(relation_id) not in self._engine.committed.positions and not any(run.base for run in runs):
             return choose(runs)
-        # A view that is being filled: its chunks share no key, and become one run when it is complete. Nobody reads
-        # what live writes leave, so it is merged only to keep the manifest small. For each of its keys a chunk may lie
-        # below, whatever the epochs say.
+        # It is being filled: its chunks share no key, and become one run when it is complete. What live writes leave is
+        # merged only to keep the manifest small. For each of its keys a chunk may lie below, whatever the epochs say.
         rest = [run for run in runs if not run.base]
         if len(rest) < FILLING_RUNS:
             return None
@@ -178,7 +177,7 @@ class Maintenance:
             for folder in ("data", "staging", "replica", RESULTS)
             for entry in engine.storage.walk(folder)
         )
-        in_flight = set(engine.backfills.paths_needed())
+        in_flight = set(engine.paths_needed())
         doomed = [
             path
             for path in unreferenced(found, kept, grace_seconds=GRACE_SECONDS, now=now)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from headrace.catalog import Catalog, Column, Relation
-from headrace.engine.access import Path, narrow, usable_indexes
+from headrace.catalog import SOURCE, Catalog, Column, Relation
+from headrace.engine.access import Path, demands, narrow, usable_indexes
 from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
@@ -83,7 +83,13 @@ def _narrowed(
 ) -> tuple[exp.Expression, dict[str, DataFrame]]:
     catalog = state.catalog
     narrowed = narrow(expression, catalog, lambda table: index_paths(table, catalog))
-    frames = {name: engine.frame(state, catalog.get(name).id) for name in narrowed.whole}
+    frames = {}
+    for name in narrowed.whole:
+        relation = catalog.get(name)
+        if relation.kind == SOURCE:
+            frames[name] = engine.event_sources.frame(relation, demands(narrowed.expression, relation), notes)
+        else:
+            frames[name] = engine.frame(state, relation.id)
     for name, access in narrowed.parts.items():
         frame = read_part(engine, state, access)
         frames[name] = engine.frame(state, access.table.id) if frame is None else frame

@@ -11,6 +11,7 @@ import os
 import uuid
 from typing import Any
 
+from headrace.engine import feeds
 from headrace.errors import CorruptWarehouse, DependentObjects, DuplicateRelation, UndefinedRelation
 from headrace.sql import statements as ast
 from headrace.state.manifest import Manifest
@@ -71,6 +72,10 @@ class Secrets:
                     if key.startswith(USED) and data["secret"] == name:
                         user = state.catalog.relations[int(key.removeprefix(USED))].name
                         raise DependentObjects(f'cannot drop secret "{name}" because source "{user}" uses it')
+                for key, data in offsets.items():
+                    if key.startswith(feeds.USERS) and name in data["secrets"].values():
+                        user = state.catalog.relations[int(key.partition(":")[2])]
+                        raise DependentObjects(f'cannot drop secret "{name}" because {user.kind} "{user.name}" uses it')
                 gone.append(offsets.pop(PREFIX + name))
             changed = dataclasses.replace(state, offsets=offsets)
             return changed, (gone, "; ".join(notices) or None)

@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
@@ -17,6 +18,7 @@ from headrace.cdc.lag import Lag
 from headrace.cdc.source import SourceState
 from headrace.engine import resnapshot, secrets
 from headrace.engine.coordinator import Mutate
+from headrace.engine.feeds import is_event_source
 from headrace.engine.follower import Follower
 from headrace.engine.following import (
     TableState,
@@ -28,6 +30,7 @@ from headrace.engine.following import (
     without,
 )
 from headrace.engine.source_options import boolean, known, number, source_options, startup_mode
+from headrace.engine.splits import warm_up
 from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
-SPLIT_ROWS = 100_000
+SPLIT_ROWS = 200_000
 """Of a table that is read, in one task"""
 
 _TABLE_LIMITS = {
@@ -68,6 +71,8 @@ class Sources:
     def start(self) -> None:
         state = self._engine.committed
         for relation in state.catalog.of_kind(SOURCE):
+            if is_event_source(state, relation.id):
+                continue
             found = source_state(state, relation.id)
             if found is not None and found.lsn:
                 self._follow(relation, found)
@@ -84,6 +89,19 @@ class Sources:
     def follower(self, source_id: int) -> Follower | None:
         """None: it cannot be followed; :attr:`broken` says why."""
         return self._followers.get(source_id)
+
+    def being_written(self) -> set[int]:
+        """The tables of which a chunk is being written."""
+        return {id for follower in self._all() for id in follower.being_written()}
+
+    def paths_needed(self) -> Iterator[str]:
+        """Files that no manifest names and that must stay."""
+        for follower in self._all():
+            yield from follower.paths_needed()
+
+    def _all(self) -> list[Follower]:
+        with self._lock:
+            return list(self._followers.values())
 
     def _follow(self, relation: Relation, state: SourceState) -> None:
         try:
@@ -111,6 +129,8 @@ class Sources:
 
     def create_source(self, statement: ast.CreateSource) -> str | None:
         """What can be wrong is found before anything is made. What is made and not finished is removed."""
+        if statement.columns is not None:
+            return self._engine.event_sources.create(statement)
         existing = self._engine.committed.catalog.find(statement.name)
         if existing is not None:
             if statement.if_not_exists:
@@ -132,6 +152,7 @@ class Sources:
         finally:
             control.close()
         self._follow(self._engine.committed.catalog.relations[id], state)
+        threading.Thread(target=warm_up, args=(self._engine.spark,), name="headrace-warm-up", daemon=True).start()
         return None
 
     # --- CREATE TABLE … FROM -----------------------------------------------------------------------------------
@@ -213,6 +234,8 @@ class Sources:
                 continue
             source = catalog.get(name, SOURCE)
             catalog, _ = catalog.drop(source, cascade=statement.cascade)  # refuses what the mutation would
+            if is_event_source(state, source.id):
+                continue  # it has nothing of ours
             found = source_state(state, source.id)
             with self._lock:
                 follower = self._followers.pop(source.id, None)
@@ -232,6 +255,7 @@ class Sources:
 
     def dropped(self, before: Manifest) -> None:
         """Tables that are gone need not be published."""
+        self._engine.event_sources.dropped(before)
         now = self._engine.committed
         for id, table in tables_of(before).items():
             if id in now.catalog.relations or (state := source_state(now, table.source_id)) is None:
@@ -252,6 +276,9 @@ class Sources:
         """What there is to say about each source; cheap."""
         found = []
         for relation in sorted(self._engine.committed.catalog.of_kind(SOURCE), key=lambda each: each.name):
+            if is_event_source(self._engine.committed, relation.id):
+                found.append(self._engine.event_sources.status(relation))
+                continue
             follower, broken = self._followers.get(relation.id), self.broken.get(relation.id)
             lag = Lag() if follower is None else follower.lag()
             error = broken if follower is None else follower.error and follower.error.message
@@ -259,10 +286,11 @@ class Sources:
             found.append(
                 {
                     "name": relation.name, "connector": dict(relation.options).get("connector"), "state": state,
-                    "lag_bytes": lag.bytes, "lag_seconds": lag.seconds, "error": error,
+                    "lag_bytes": lag.bytes, "lag_seconds": lag.seconds, "error": error, "lag_rows": None,
+                    "rows_per_second": None, "skipped": None, "lost": None,
                 }
             )  # fmt: skip
-        return found
+        return [*found, *self._engine.event_sources.table_status()]
 
 
 # --- options ----------------------------------------------------------------------------------------------------

@@ -329,6 +329,8 @@ def _python_worker_error(error: Exception) -> HeadraceError | None:
     text = str(error)
     if match := re.search(r"headrace\.errors\.CorruptWarehouse: ([^\n]*)", text):
         return CorruptWarehouse(match[1], hint=RESTORE)
+    if match := re.search(r"headrace\.[\w.]+\.(BadEvent|FileGone|SourceUnreachable|SourceRefused): ([^\n]*)", text):
+        return (DataError if match[1] in ("BadEvent", "FileGone") else EnvironmentProblem)(match[2])
     if match := re.search(r"(?:PermissionError|OSError): (\[Errno \d+\][^\n]*)", text):
         return EnvironmentProblem(f"the warehouse cannot be written: {match[1]}")
     if match := re.search(r"ModuleNotFoundError: ([^\n]*)", text):

@@ -26,8 +26,8 @@ from headrace.engine.changes import (
     InsertRows,
     Outcome,
     ReplaceFrame,
-    StagedRows,
     UpdateFrame,
+    WrittenRows,
 )
 from headrace.engine.coordinator import Write
 from headrace.engine.deltas import TableDelta
@@ -113,9 +113,10 @@ class WriteEvaluator:
             written = self.deriver.write(state.catalog, deltas, epoch=epoch, jobs=jobs_of(state), late=late)
         runs = dict(state.runs)
         # What a chunk missed comes before what this epoch does, and is of the epoch before.
+        chunks = {delta.relation.id for delta in deltas if delta.base}
         for at, by_relation in ((epoch - 1, written.late), (epoch, written.files)):
             for relation_id, files in by_relation.items():
-                runs[relation_id] = new_runs(runs.get(relation_id, ()), files, at)
+                runs[relation_id] = new_runs(runs.get(relation_id, ()), files, at, base=relation_id in chunks)
         state = dataclasses.replace(state, runs=runs, offsets=offsets)
         with spark_errors("writing an epoch"):
             missed = self._backfills.builds.missed(builds_in(landings))
@@ -154,8 +155,9 @@ class _Table:
             return self._insert_frame(first)
         if isinstance(first, ChangelogRows):
             return self._changelog(first)
-        if isinstance(first, StagedRows):
-            return self._written(*self._owner._bulk.merge(self._layout, first.staged, epoch=self._epoch))
+        if isinstance(first, WrittenRows):
+            delta = TableDelta(relation=self._relation, files=first.files, base=True)
+            return delta, [Outcome(count=sum(file.rows for file in first.files))]
         if isinstance(first, ReplaceFrame):
             return self._replace(first)
         return self._update(first)

@@ -61,11 +61,19 @@ _numbers = itertools.count(1)
 class Session:
     """Statements of one client, one after the other. Only :meth:`cancel` may be called from another thread."""
 
-    def __init__(self, engine: Engine, *, on_notice: Callable[[str], None] | None = None):
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        on_notice: Callable[[str], None] | None = None,
+        while_waiting: Callable[[], None] | None = None,
+    ):
+        """``while_waiting``: called again and again while a statement waits for a job; raises if nobody is there."""
         self._engine = engine
         self._variables: dict[str, str] = {}
         self._definitions = Definitions(engine)
         self._on_notice = on_notice or (lambda text: None)
+        self._while_waiting = while_waiting or (lambda: None)
         self._cancelled = threading.Event()
         self._tag = f"headrace-session-{next(_numbers)}"
         self.status = IDLE
@@ -140,6 +148,7 @@ class Session:
             except TimeoutError:
                 if future.done():
                     raise
+            self._while_waiting()
             self.refuse_if_cancelled()
             if notice is not None and time.monotonic() - started > LONG_CREATE:
                 self._on_notice(notice)
@@ -342,6 +351,12 @@ class Session:
     def _create_table_from(self, statement: ast.CreateTableFrom) -> Result:
         result = Result("CREATE_TABLE")
         result.notice = self._engine.sources.create_table(statement)
+        return result
+
+    @run.register
+    def _create_table_of_events(self, statement: ast.CreateTableOfEvents) -> Result:
+        result = Result("CREATE_TABLE")
+        result.notice = self._engine.event_sources.create_table(statement)
         return result
 
     @run.register

@@ -12,7 +12,6 @@ from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, TABLE, VIEW, Re
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
-from headrace.errors import WrongObjectKind
 from headrace.sql import statements as ast
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement
@@ -54,11 +53,13 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
 def _sources(engine: Engine, matches: Callable[[str], bool]) -> Shown:
     columns = [
         ("Name", TEXT), ("Connector", TEXT), ("State", TEXT), ("Lag Bytes", BIGINT), ("Lag", TEXT), ("Error", TEXT),
+        ("Lag Rows", BIGINT), ("Rows/s", BIGINT), ("Skipped", BIGINT), ("Lost", BIGINT),
     ]  # fmt: skip
     return columns, [
         (
             each["name"], each["connector"], each["state"], each["lag_bytes"], _seconds(each["lag_seconds"]),
-            each["error"],
+            each["error"], each["lag_rows"],
+            None if each["rows_per_second"] is None else round(each["rows_per_second"]), each["skipped"], each["lost"],
         )
         for each in engine.sources.status()
         if matches(each["name"])
@@ -73,9 +74,10 @@ def _show_parameter(statement: ast.ShowParameter, engine: Engine, setting: Setti
 
 @show.register
 def _show_create(statement: ast.ShowCreate, engine: Engine, setting: Setting) -> Shown:
-    relation = engine.committed.catalog.get(statement.name)
-    if statement.kind is not None and relation.kind != statement.kind:
-        raise WrongObjectKind(f'"{statement.name}" is a {relation.kind}, not a {statement.kind}')
+    catalog = engine.committed.catalog
+    relation = catalog.get(statement.name)
+    if statement.kind is not None:
+        catalog.get(statement.name, statement.kind)  # or an error that says what it is
     return [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)]
 
 

@@ -6,6 +6,7 @@ order, is said in :mod:`headrace.sql.grammar`. Expressions, types and queries ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -132,9 +133,9 @@ def with_options(p: Parser, secrets: list[tuple[str, str]] | None = None) -> tup
     """(key = value, …), behind WITH. Where secrets are allowed, key = SECRET name goes to them."""
 
     def option() -> tuple[str, str]:
-        key = [string(p) if p._match(TokenType.STRING, advance=False) else identifier(p)]
+        key = [string(p) if p._match(TokenType.STRING, advance=False) else _option_word(p)]
         while p._match(TokenType.DOT):
-            key.append(identifier(p))
+            key.append(_option_word(p))
         if not p._match(TokenType.EQ):
             p.raise_error("expected =")
         if key == ["backfill_order"] and p._match_text_seq("FIXED"):
@@ -149,6 +150,14 @@ def with_options(p: Parser, secrets: list[tuple[str, str]] | None = None) -> tup
         if sum(1 for other, _ in options if other == key) > 1:
             raise SqlSyntaxError(f'option "{key}" specified more than once')
     return tuple(each for each in options if each not in (secrets or ()))
+
+
+def _option_word(p: Parser) -> str:
+    """A part of an option's name: any word, also one that SQL has reserved."""
+    if p._curr and p._curr.token_type != TokenType.IDENTIFIER and re.fullmatch(r"[A-Za-z_]\w*", p._curr.text):
+        p._advance()
+        return fold_name(p._prev.text)
+    return identifier(p)
 
 
 class Before(NamedTuple):
@@ -207,8 +216,16 @@ def table_options(p: Parser) -> dict[str, Any]:
         elif p._match_text_seq("ON", "CONFLICT"):
             fields["on_conflict"] = _conflict_action(p)
         elif p._match(TokenType.WITH):
-            fields["options"] = with_options(p)
-        elif p._match_texts(("FORMAT", "INCLUDE", "ENGINE")):
+            secrets: list[tuple[str, str]] = []
+            start = p._index
+            fields["options"] = with_options(p, secrets)
+            if secrets and "connector" not in dict(fields["options"]):
+                p._retreat(start)
+                fields["options"] = with_options(p)  # says what is wrong with it
+            fields["secrets"] = tuple(secrets)
+        elif p._match_texts(("FORMAT", "INCLUDE"), advance=False):
+            return fields
+        elif p._match_texts(("ENGINE",)):
             raise Unsupported(f"CREATE TABLE … {p._prev.text.upper()} is not supported yet", position=p._prev.start + 1)
         else:
             return fields

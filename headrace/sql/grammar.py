@@ -124,7 +124,15 @@ def _create_table(p: Parser) -> Unfinished:
     if p._match(TokenType.L_PAREN) and not p._match(TokenType.R_PAREN):
         p._parse_csv(lambda: clauses.table_item(p, name, definition) or True)
         p._match_r_paren()
+    included = connectors.included(p)
     fields = clauses.table_options(p)
+    secrets = fields.pop("secrets", ())
+    if included or "connector" in dict(fields.get("options", ())):
+        return connectors.table_of_events(p, name, definition, if_not_exists, fields, included, secrets)
+    if p._match_texts(("FORMAT", "INCLUDE"), advance=False):
+        raise Unsupported(
+            f"CREATE TABLE … {p._curr.text.upper()} without a connector is not supported", position=p._curr.start + 1
+        )
     if p._match(TokenType.FROM):
         return connectors.table_from(p, name, definition, if_not_exists, fields)
     if definition.star is not None:

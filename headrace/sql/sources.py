@@ -244,7 +244,7 @@ class Sources:
                 position=position,
                 hint="SHOW TABLES and SHOW MATERIALIZED VIEWS list what there is",
             )
-        if relation.kind in (SOURCE, INDEX):
+        if relation.kind == INDEX or (relation.kind == SOURCE and not relation.columns):
             raise WrongObjectKind(
                 f'"{name}" is {"an" if relation.kind == INDEX else "a"} {relation.kind}, which cannot be queried',
                 hint="query what it is on; the index is used where it helps" if relation.kind == INDEX else None,

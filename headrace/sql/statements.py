@@ -54,12 +54,46 @@ class CreateTableFrom(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Include:
+    """INCLUDE offset AS o: something about an event, as a column"""
+
+    what: str
+    """partition, offset, timestamp, key, header, file"""
+    name: str
+    header: str | None = None
+    """INCLUDE header 'name': the value of this one"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """WATERMARK FOR at AS at - INTERVAL '5 seconds'"""
+
+    column: str
+    expression: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreateSource(Statement):
     name: str
     options: tuple[tuple[str, str], ...] = ()
     secrets: tuple[tuple[str, str], ...] = ()
     """Options whose value is a secret, by its name"""
     if_not_exists: bool = False
+    columns: tuple[ColumnSpec, ...] | None = None
+    """None: none were given; another database's tables have their own"""
+    include: tuple[Include, ...] = ()
+    watermark: Watermark | None = None
+    format: str | None = None
+    """plain, as in FORMAT PLAIN ENCODE JSON"""
+    encode: str | None = None
+    encode_options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTableOfEvents(CreateSource):
+    """CREATE TABLE t (…) WITH (connector = 'kafka', …) FORMAT UPSERT ENCODE JSON: events are changes of its rows"""
+
+    pk: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,7 +121,7 @@ class FooterCache:
 
 
 def _footer_bytes(footer: pq.FileMetaData) -> int:
-    return 12 * footer.serialized_size  # as measured: 357 KB of 4,698 column chunks take 4 MB
+    return 28 * footer.serialized_size  # as measured: 151 KB of 1,989 column chunks take 4.1 MB
 
 
 FOOTERS = FooterCache()

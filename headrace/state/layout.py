@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.catalog import KeyColumn, Relation
 from headrace.state.keys import KeyCodec
@@ -30,6 +31,9 @@ LEFT_OUT = {EPOCH: 0, WEIGHT: 1}
 A large chunk of a backfill puts rows that are older than whatever happens to them later. Two columns that say so in
 every row would cost a sixth of writing them.
 """
+
+
+_ARROW_ORDERS = ("smallint", "integer", "bigint", "numeric", "varchar", "date", "timestamp", "timestamptz")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +119,15 @@ class Layout:
     def encode(self, rows: pa.Table) -> list[bytes]:
         """The (vnode, pk) of each row as bytes in the order of the state table."""
         return self.codec.encode_table(rows, self.key_names, vnodes=rows[VNODE].to_numpy())
+
+    def first_key(self, rows: pa.Table) -> tuple[bytes, bytes] | None:
+        """For :attr:`headrace.state.runs.RunFile.first_key`, where Arrow orders the type as keys are ordered."""
+        name = self.key_names[0]
+        if rows.num_rows == 0 or self.types[name].name not in _ARROW_ORDERS or rows[name].null_count:
+            return None
+        ends = pc.min_max(rows[name])
+        low, high = sorted(self.codec.encode([ends[end].as_py()]) for end in ("min", "max"))
+        return low, high
 
     def bound(self, rows: pa.Table, index: int) -> bytes:
         return self.encode(rows.slice(index, 1))[0]

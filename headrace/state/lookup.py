@@ -95,7 +95,12 @@ def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache)
     for file in files:
         if not keys or keys[-1] < file.low or keys[0] > file.high:
             continue
-        hits = indexes.get(file).overlapping(keys)
+        places: Sequence[int] = range(len(keys))
+        wanted = keys
+        if file.first_key is not None:
+            places = [place for place in places if file.may_hold(keys[place])]
+            wanted = [keys[place] for place in places]
+        hits = indexes.get(file).overlapping(wanted) if places else {}
         if not hits:
             continue
         per_group = max(1, file.rows // file.groups)
@@ -104,8 +109,8 @@ def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache)
                 Probe(
                     path=file.path,
                     groups=tuple(chunk),
-                    first_key=min(hits[group][0] for group in chunk),
-                    last_key=max(hits[group][1] for group in chunk),
+                    first_key=places[min(hits[group][0] for group in chunk)],
+                    last_key=places[max(hits[group][1] for group in chunk) - 1] + 1,
                     rows=per_group * len(chunk),
                 )
             )

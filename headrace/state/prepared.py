@@ -64,6 +64,10 @@ class PreparedJobs:
             setattr(spark, _ON_SESSION, found)
         return found
 
+    @property
+    def any_planned(self) -> bool:
+        return bool(self._frames)
+
     def frame(self, key: Hashable, build: Callable[[], DataFrame]) -> DataFrame:
         """The frame of this key, built the first time. It must depend on nothing but the key and the inputs."""
         with self._lock:

@@ -30,6 +30,8 @@ from headrace.errors import CorruptWarehouse
 
 VNODE, EPOCH, WEIGHT = "_hr_vnode", "_hr_epoch", "_hr_weight"
 SIDECAR = ".index"
+VNODE_BYTES = 2
+"""Of an encoded (vnode, pk)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,9 @@ class RunFile:
     high: bytes
     groups: int = 1
     retractions: int = 0
+    first_key: tuple[bytes, bytes] | None = None
+    """The smallest and the largest value of the key's first column, encoded, in any vnode; None: not known. Where rows
+    were written in the order of their keys, the files of a run overlap in all vnodes, and this tells them apart."""
 
     @property
     def sidecar(self) -> str | None:
@@ -56,11 +61,30 @@ class RunFile:
             "high": self.high.hex(),
             "groups": self.groups,
             "retractions": self.retractions,
-        }
+        } | ({} if self.first_key is None else {"first_key": [bound.hex() for bound in self.first_key]})
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> RunFile:
-        return RunFile(**(data | {"low": bytes.fromhex(data["low"]), "high": bytes.fromhex(data["high"])}))
+        bounds = {"low": bytes.fromhex(data["low"]), "high": bytes.fromhex(data["high"])}
+        if "first_key" in data:
+            low, high = map(bytes.fromhex, data["first_key"])
+            bounds |= {"first_key": (low, high)}
+        return RunFile(**(data | bounds))
+
+    def may_hold(self, key: bytes) -> bool:
+        """Whether a (vnode, pk) may be among its rows.
+
+        >>> file = RunFile(path="f", rows=9, bytes=9, low=b"..b", high=b"..y", first_key=(b"c", b"m"))
+        >>> file.may_hold(b"..d1"), file.may_hold(b"..m1"), file.may_hold(b"..n"), file.may_hold(b"..b")
+        (True, True, False, False)
+        """
+        if not self.low <= key <= self.high:
+            return False
+        if self.first_key is None:
+            return True
+        low, high = self.first_key
+        pk = key[VNODE_BYTES:]
+        return pk >= low and pk[: len(high)] <= high
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -290,6 +290,9 @@ class World:
         self.committed = self.epoch
         for view in self.views:
             view.finished = view.job.done
+            _, before = self.durable.get(view.id, (view, None))
+            if before is not None and view.job.fraction < before.fraction:
+                raise Violation(f"{view.name} was filled to {before.fraction}, and now to {view.job.fraction}")
         self.durable = {
             id: (relation, relation.job if isinstance(relation, View) else None)
             for id, relation in self.relations.items()

@@ -68,6 +68,19 @@ def test_the_total_follows_the_estimate():
     assert grown.inputs[1].rows_total == 200 and grown.inputs[1].fraction == 0.25
 
 
+def test_progress_is_never_taken_back():
+    one = job(inputs={1: Input(positions=Positions.start(2), rows_total=100)})
+    half = one.land(1, whole(0), 50).estimate(1, 50)
+    assert half.fraction == 0.5
+    # As much again was written to what is still unread.
+    grown = half.estimate(1, 150)
+    assert (grown.rows_read, grown.rows_total, grown.fraction) == (50, 200, 0.5)
+    assert Job.from_json(json.loads(json.dumps(grown.to_json()))).fraction == 0.5
+    # What was there has been read at last, and there is still something to do.
+    assert grown.estimate(1, 0).fraction == grown.estimate(1, 0).estimate(1, 50).fraction == ALMOST
+    assert grown.land(1, whole(1), 150).fraction == 1.0
+
+
 def test_states():
     assert job().state(committed_epoch=4) == "waiting for the first checkpoint"
     assert job(strategy="no_shuffle").state(committed_epoch=4) == "running"

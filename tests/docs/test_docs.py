@@ -197,7 +197,7 @@ def test_the_layers_are_the_layers():
 def test_every_module_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     serving = ("serving/wire", "serving/server", "serving/pg_catalog")
-    for folder in ("sql", "plan", "state", "backfill", "operators", "engine", *serving):
+    for folder in ("sql", "plan", "state", "backfill", "sources", "operators", "engine", *serving):
         for path in sorted((ROOT / "headrace" / folder).glob("[a-z]*.py")):
             assert re.search(rf"[`/]{path.name}`", text), f"ARCHITECTURE.md does not name {folder}/{path.name}"
 

@@ -1,4 +1,4 @@
-"""A process that fills tables from a source until it is killed: python -m tests.engine.cdc_child <warehouse> [SQL]
+"""A process that fills tables from a source until it is killed: python -m tests.engine.cdc_child <warehouse> <SQL>
 
 It borrows the JVM of the test that started it, like tests/engine/crash_child.py.
 """
@@ -10,13 +10,8 @@ import threading
 
 from tests.engine.crash_child import borrowed_spark
 
-TABLES = "; ".join(
-    f"CREATE TABLE IF NOT EXISTS {name} (*) FROM pg TABLE '{name}' WITH (backfill.num_rows_per_split = 3)"
-    for name in ("plain", "words", "pairs", "moods")
-)
 
-
-def main(warehouse: str, statements: str = TABLES) -> None:
+def main(warehouse: str, statements: str) -> None:
     import headrace
 
     db = headrace.connect(warehouse, spark=borrowed_spark())

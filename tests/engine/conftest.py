@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-PATIENCE = 60
-"""Seconds until a state that does not come is a failure; no test depends on how long it takes."""
+import headrace
+from headrace.errors import HeadraceError
+from tests.support.waiting import PATIENCE, eventually
 
-
-def eventually(state: Callable[[], Any]) -> Any:
-    """Waits for a state of another thread."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := state()):
-        assert time.monotonic() < deadline, "the awaited state did not come"
-        time.sleep(0.002)
-    return found
+PROMPT = {"barrier_interval": "100ms"}
 
 
 class Gate:
@@ -100,3 +94,18 @@ def gate(db) -> Iterator[Gate]:
 @pytest.fixture
 def clients(db) -> Clients:
     return Clients(db)
+
+
+@pytest.fixture
+def open_database(spark, warehouse) -> Iterator[Callable]:
+    """Opens the warehouse as often as a test likes; what it left open is closed, by whoever still can."""
+    opened = []
+
+    def connect(**options):
+        opened.append(headrace.connect(warehouse, spark=spark, **({"parameters": PROMPT} | options)))
+        return opened[-1]
+
+    yield connect
+    for db in opened:
+        with contextlib.suppress(HeadraceError):
+            db.close()

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import headrace
-from headrace.errors import CorruptWarehouse, EnvironmentProblem, Fenced, HeadraceError
+from headrace.errors import CorruptWarehouse, EnvironmentProblem, Fenced
 
 MOUNT = "fs.viewfs.mounttable.headrace.link./warehouses"
 
@@ -24,26 +24,6 @@ def warehouse(spark, tmp_path):
     conf.unset(MOUNT)
 
 
-@pytest.fixture
-def open_database(spark, warehouse):
-    opened = []
-
-    def connect(**options):
-        opened.append(headrace.connect(warehouse, spark=spark, **options))
-        return opened[-1]
-
-    yield connect
-    for db in opened:
-        try:
-            db.close()
-        except HeadraceError:
-            pass
-
-
-def rows(db, query: str) -> list[tuple]:
-    return [tuple(row.values()) for row in db.sql(query).arrow().to_pylist()]
-
-
 def test_everything_works_and_survives_a_crash(open_database, tmp_path):
     db = open_database()
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
@@ -53,11 +33,11 @@ def test_everything_works_and_survives_a_crash(open_database, tmp_path):
     db.sql("UPDATE t SET v = v + 1 WHERE id = 2")
     db.sql("DELETE FROM t WHERE id BETWEEN 1000 AND 5999")
     expected = [(55001, 27501)]
-    assert rows(db, "SELECT count(*), (SELECT count(*) FROM even) AS even FROM t") == expected
+    assert db.sql("SELECT count(*), (SELECT count(*) FROM even) AS even FROM t").rows() == expected
     db.engine.maintenance.compact(db.engine.committed.catalog.get("t").id)
     db.abandon()
     again = open_database()
-    assert rows(again, "SELECT count(*), (SELECT count(*) FROM even) AS even FROM t") == expected
+    assert again.sql("SELECT count(*), (SELECT count(*) FROM even) AS even FROM t").rows() == expected
     assert list((tmp_path / "mounted" / "w" / "data").rglob("*.parquet")), "the data is not where the mount points"
     assert headrace.read("viewfs://headrace/warehouses/w", "even", spark=again.engine.spark).count() == 27501
 
@@ -81,7 +61,7 @@ def test_whoever_opens_last_fences_the_one_before(open_database):
     second.sql("INSERT INTO t VALUES (1)")
     with pytest.raises(Fenced, match="taken over"):
         first.sql("INSERT INTO t VALUES (2)")
-    assert rows(second, "SELECT id FROM t") == [(1,)]
+    assert second.sql("SELECT id FROM t").rows() == [(1,)]
 
 
 def test_a_missing_data_file_is_named(open_database, tmp_path):
@@ -145,4 +125,4 @@ def test_an_empty_data_file_is_not_a_table_without_rows(open_database, tmp_path)
     (data,) = (tmp_path / "mounted" / "w").rglob("[!.]*.parquet")
     data.write_bytes(b"")
     with pytest.raises(CorruptWarehouse, match=data.name):
-        rows(db, "SELECT * FROM t")
+        db.sql("SELECT * FROM t").rows()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import headrace
-from headrace.errors import Fenced, HeadraceError
+from headrace.errors import Fenced
 from headrace.state.hadoop import HadoopStorage
 from tests.support.hdfs import Hdfs
 
@@ -26,26 +26,6 @@ def hdfs(spark) -> Iterator[Hdfs]:
 @pytest.fixture
 def warehouse(hdfs, request) -> str:
     return f"{hdfs.url}/warehouses/{request.node.name}"
-
-
-@pytest.fixture
-def open_database(spark, warehouse):
-    opened = []
-
-    def connect():
-        opened.append(headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "100ms"}))
-        return opened[-1]
-
-    yield connect
-    for db in opened:
-        try:
-            db.close()
-        except HeadraceError:
-            pass
-
-
-def rows(db, query: str) -> list[tuple]:
-    return [tuple(row.values()) for row in db.sql(query).arrow().to_pylist()]
 
 
 def test_of_many_rivals_one_wins(spark, warehouse, monkeypatch):
@@ -85,18 +65,18 @@ def test_everything_works_and_survives_a_crash(spark, open_database, warehouse):
     db.sql("CREATE INDEX by_v ON t (v) INCLUDE (note)")
     expected = [(55001, 27501, 55001)]
     query = "SELECT count(*), (SELECT count(*) FROM even) AS e, (SELECT count(*) FROM upper_notes) AS u FROM t"
-    assert rows(db, query) == expected
+    assert db.sql(query).rows() == expected
     db.engine.maintenance.compact(db.engine.committed.catalog.get("t").id)
     db.sql("INSERT INTO t VALUES (60002, 6, 'acknowledged')")
     db.abandon()
     again = open_database()
-    assert rows(again, query) == [(55002, 27502, 55002)]
+    assert again.sql(query).rows() == [(55002, 27502, 55002)]
     for kind, name in (("MATERIALIZED VIEW", "even"), ("MATERIALIZED VIEW", "upper_notes"), ("INDEX", "by_v")):
-        assert "equal" in str(rows(again, f"CHECK {kind} {name}"))
+        assert "equal" in str(again.sql(f"CHECK {kind} {name}").rows())
     assert headrace.read(warehouse, "even", spark=spark).count() == 27502
     assert headrace.read(warehouse, "even", spark=spark, epoch=epoch).count() == 30000
     again.sql("VACUUM")
-    assert rows(again, query) == [(55002, 27502, 55002)]
+    assert again.sql(query).rows() == [(55002, 27502, 55002)]
 
 
 def test_whoever_opens_last_fences_the_one_before(open_database):
@@ -106,4 +86,4 @@ def test_whoever_opens_last_fences_the_one_before(open_database):
     second.sql("INSERT INTO t VALUES (1)")
     with pytest.raises(Fenced, match="taken over"):
         first.sql("INSERT INTO t VALUES (2)")
-    assert rows(second, "SELECT id FROM t") == [(1,)]
+    assert second.sql("SELECT id FROM t").rows() == [(1,)]

@@ -82,10 +82,10 @@ def test_what_is_merged_into_old_rows_needs_all_of_them(db):
 def test_footers_are_kept_up_to_a_limit(tmp_path):
     pq.write_table(pa.table({"a": list(range(100))}), tmp_path / "f.parquet", row_group_size=1)
     footer = pq.read_metadata(tmp_path / "f.parquet")
-    cache = FooterCache(limit=3 * 12 * footer.serialized_size)
+    cache = FooterCache(limit=3 * 28 * footer.serialized_size)
     for number in range(4):
         cache.put(("w", str(number)), footer)
         assert cache.get(("w", "0")) is footer  # used most recently, so it stays
     assert [cache.get(("w", str(number))) is not None for number in range(4)] == [True, False, True, True]
-    assert cache.bytes <= 3 * 12 * footer.serialized_size
+    assert cache.bytes <= 3 * 28 * footer.serialized_size
     FooterCache(limit=1).put(("w", "large"), footer)

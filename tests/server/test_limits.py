@@ -16,6 +16,7 @@ import pytest
 from headrace.serving.server import http, startup
 from headrace.serving.server.budget import Budget
 from headrace.serving.server.server import Server, bind
+from tests.support.waiting import eventually
 
 
 def raw(server) -> socket.socket:
@@ -210,6 +211,31 @@ def test_what_came_before_the_end_is_not_begun_after_it(database):
         answered += read_all(sock)
     assert 0 < answered.count(b"Z\0\0\0\5I") < 2_000
     assert answered.endswith(b"\0") and b"57P01" in answered[-200:]
+
+
+def test_a_creation_that_is_cut_off_by_the_end_goes_on(database, table):
+    """Its client waits longer than a server that stops does, and has not given it up."""
+    server = Server(database.engine, port=0)
+    server.start()
+    database.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY); INSERT INTO {table} VALUES (1), (2)")
+    client = psycopg.connect(host="127.0.0.1", port=server.port, user="root", dbname="dev", autocommit=True)
+    client.execute("SET backfill_rate_limit = 0")
+    told: list[Exception] = []
+
+    def create() -> None:
+        try:
+            client.execute(f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id FROM {table}")
+        except Exception as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=create, daemon=True)
+    waiting.start()
+    eventually(lambda: f"{table}_v" in [job.name for job in database.jobs()])
+    server.stop(patience=0.1)
+    waiting.join(60)
+    assert told[0].sqlstate == "57P01", told
+    database.sql(f"ALTER MATERIALIZED VIEW {table}_v SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT {table}_v")
+    assert database.sql(f"SELECT count(*) FROM {table}_v").rows() == [(2,)]
 
 
 def test_a_port_of_either_family_is_bound_before_anybody_listens():

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from tests.support.waiting import eventually
+
 pytestmark = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 
@@ -84,16 +86,37 @@ def test_control_c(dsn, long_query, wait_for_busy):
 
 
 def test_control_c_ends_a_create(dsn, psql, table):
-    """It waits for ever, because nothing may be read; afterwards there is nothing, and the name is free."""
+    """Afterwards there is nothing, and the name is free."""
+    running, create = waiting_for_ever(dsn, psql, table)
+    running.send_signal(signal.SIGINT)
+    assert "ERROR:  " in running.communicate(timeout=60)[1]
+    assert psql("SHOW JOBS", create, f"SELECT count(*) FROM {table}_v").stdout.splitlines()[-1] == "2"
+
+
+def test_a_client_that_is_killed_while_it_waits_for_a_create(server, dsn, psql, table):
+    """It holds no session for ever, and what it asked for goes on."""
+    running, _ = waiting_for_ever(dsn, psql, table)
+    assert server.busy_sessions
+    running.kill()
+    running.communicate(timeout=60)
+    eventually(lambda: not server.busy_sessions)
+    done = psql(
+        f"ALTER MATERIALIZED VIEW {table}_v SET BACKFILL_RATE_LIMIT = DEFAULT",
+        f"WAIT {table}_v",
+        f"SELECT count(*) FROM {table}_v",
+    )
+    assert done.stdout.splitlines()[-1] == "2", done.stderr
+
+
+def waiting_for_ever(dsn, psql, table) -> tuple[subprocess.Popen, str]:
+    """A client that waits for a CREATE for which nothing may be read; and the statement."""
     psql(f"CREATE TABLE {table} (id INT PRIMARY KEY)", f"INSERT INTO {table} VALUES (1), (2)")
     create = f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id FROM {table}"
     command = ["psql", "-X", dsn, "-c", "SET backfill_rate_limit = 0", "-c", create]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     told = running.stderr.readline()  # and no more: there is nothing else to come
     assert told.startswith("NOTICE:") and "SHOW JOBS" in told
-    running.send_signal(signal.SIGINT)
-    assert "ERROR:  " in running.communicate(timeout=60)[1]
-    assert psql("SHOW JOBS", create, f"SELECT count(*) FROM {table}_v").stdout.splitlines()[-1] == "2"
+    return running, create
 
 
 def test_watch(dsn, psql, shop):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from headrace.cdc.changelog import UNCHANGED, Change, Truncate, fold
-from headrace.cdc.intake import BELOW, BEYOND, WITHIN, Flight, Gate, Intake, Progress
+from headrace.cdc.intake import BELOW, BEYOND, Flight, Gate, Intake, Progress
 
 KEYS = [(str(number),) for number in range(8)]
 
@@ -96,18 +96,17 @@ class Reader:
     intake: Intake = field(default_factory=lambda: Intake(progress=Progress()))
     position: int = 0
     table: dict = field(default_factory=dict)
-    chunk: dict = field(default_factory=dict)
+    chunks: dict = field(default_factory=dict)
+    """By flight"""
+    flights: int = 0
 
     def place(self, key) -> int:
-        order = self.source.order
         if self.intake.progress.done:
             return BELOW
-        if self.intake.progress.at is not None and order[key] < order[self.intake.progress.at]:
-            return BELOW
-        flight = self.intake.flight
-        if flight is not None and (flight.end is None or order[key] < order[flight.end]):
-            return WITHIN
-        return BEYOND
+        return self.intake.place(sum(not self.before(key, bound) for bound in self.intake.bounds))
+
+    def before(self, key, bound) -> bool:
+        return self.source.order[key] < self.source.order[bound]
 
     def open(self, transactions) -> int:
         sees, _, _ = self.source.snapshot()
@@ -146,16 +145,19 @@ class Reader:
         self.table |= {values[:1]: values for values in puts}
 
     def launch(self) -> None:
-        if self.intake.progress.done or self.intake.flight is not None:
-            return
-        sees, rows, high = self.source.snapshot()
-        keys, end = self.next_chunk(rows)
-        self.chunk = {key: rows[key] for key in keys if key in rows}
-        self.intake = self.intake.launched(Flight(end=end, sees=sees, high=high))
+        if not self.intake.all_launched and len(self.intake.flights) < 3:
+            sees, rows, high = self.source.snapshot()
+            keys, end = self.next_chunk(rows)
+            self.fly({key: rows[key] for key in keys if key in rows}, Flight(end=end, sees=sees, high=high))
+
+    def fly(self, chunk, flight) -> None:
+        self.flights += 1
+        self.chunks[self.flights] = chunk
+        self.intake = self.intake.launched(replace(flight, id=self.flights))
 
     def next_chunk(self, rows):
         """The keys that there may be in it, and where it ends."""
-        order, at = self.source.order, self.intake.progress.at
+        order, at = self.source.order, self.intake.next_start
         start = -1 if at is None else order[at]
         ahead = sorted((key for key in rows if order[key] > start or key == at), key=order.get)
         size = self.source.random.randrange(1, 4)
@@ -169,10 +171,11 @@ class Reader:
         return self.intake.may_land(self.position)
 
     def land(self) -> None:
-        if self.intake.flight is not None and self.may_land():
-            applied, self.intake = self.intake.landed(len(self.chunk))
-            assert not set(self.table) & set(self.chunk)
-            self.table |= self.chunk
+        if self.intake.flights and self.may_land():
+            chunk = self.chunks[self.intake.flights[0].id]
+            applied, self.intake = self.intake.landed(len(chunk))
+            assert not set(self.table) & set(chunk)
+            self.table |= chunk
             self.apply(applied)
 
     def restart(self) -> None:
@@ -191,33 +194,34 @@ class Reader:
 class WindowReader(Reader):
     """Of a database where no two readers share a snapshot: each key of a chunk is read as of another moment."""
 
-    unread: list = field(default_factory=list)
-    begin: int = 0
+    unread: dict = field(default_factory=dict)
+    begins: dict = field(default_factory=dict)
+    """Both by flight"""
 
     def launch(self) -> None:
-        if self.intake.progress.done or self.intake.flight is not None:
+        if self.intake.all_launched or len(self.intake.flights) >= 3:
             return
-        self.begin = len(self.source.visible())
-        self.unread, end = self.next_chunk(self.source.rows(self.source.visible()))
-        self.chunk = {}
-        self.intake = self.intake.launched(Flight(end=end, sees=self.sees))
+        begin, (keys, end) = len(self.source.visible()), self.next_chunk(self.source.rows(self.source.visible()))
+        self.fly({}, Flight(end=end, sees=lambda xid: self.sees(begin, xid)))
+        self.unread[self.flights], self.begins[self.flights] = keys, begin
 
-    def sees(self, xid) -> bool:
-        return xid <= self.begin
+    def sees(self, begin, xid) -> bool:
+        return xid <= begin
 
     def read(self) -> None:
-        flight = self.intake.flight
-        if flight is None or flight.high is not None:
-            return
-        for _ in range(self.source.random.randrange(1, 3)):
-            if self.unread:
-                key = self.unread.pop(self.source.random.randrange(len(self.unread)))
-                row = self.source.rows(self.source.visible()).get(key)
-                self.chunk |= {} if row is None else {key: row}
-        if not self.unread:
-            self.intake = self.intake.was_read(self.high())
+        for flight in self.intake.flights:
+            if flight.high is not None:
+                continue
+            unread = self.unread[flight.id]
+            for _ in range(self.source.random.randrange(1, 3)):
+                if unread:
+                    key = unread.pop(self.source.random.randrange(len(unread)))
+                    row = self.source.rows(self.source.visible()).get(key)
+                    self.chunks[flight.id] |= {} if row is None else {key: row}
+            if not unread:
+                self.intake = self.intake.was_read(flight.id, self.high(flight.id))
 
-    def high(self) -> int:
+    def high(self, id) -> int:
         return len(self.source.visible())
 
 
@@ -264,32 +268,43 @@ class LandsTooEarly(Reader):
 
 class ForgetsWhatIsLate(Reader):
     def land(self) -> None:
-        self.intake = replace(self.intake, late=())
+        flights = tuple(replace(flight, late=()) for flight in self.intake.flights)
+        self.intake = replace(self.intake, flights=flights)
         super().land()
 
 
 class OrdersKeysItself(Reader):
-    def place(self, key) -> int:
-        at, flight = self.intake.progress.at, self.intake.flight
-        if self.intake.progress.done or (at is not None and key < at):
-            return BELOW
-        return WITHIN if flight is not None and (flight.end is None or key < flight.end) else BEYOND
+    def before(self, key, bound) -> bool:
+        return key < bound
 
 
 class DropsWhatIsWithin(Reader):
     def place(self, key) -> int:
         place = super().place(key)
-        return BEYOND if place == WITHIN else place
+        return BELOW if place == BELOW else BEYOND
+
+
+class TakesTheNextChunkForTheFirst(Reader):
+    def place(self, key) -> int:
+        place = super().place(key)
+        return 1 if place in range(1, 1 + len(self.intake.flights)) else place
+
+
+class LandsOutOfOrder(Reader):
+    def land(self) -> None:
+        if len(self.intake.flights) > 1 and self.source.random.random() < 0.5:
+            self.intake = replace(self.intake, flights=self.intake.flights[1:])
+        super().land()
 
 
 class BelievesThatAllIsSeen(WindowReader):
-    def sees(self, xid) -> bool:
+    def sees(self, begin, xid) -> bool:
         return xid <= len(self.source.visible())
 
 
 class LandsAtTheBegin(WindowReader):
-    def high(self) -> int:
-        return self.begin
+    def high(self, id) -> int:
+        return self.begins[id]
 
 
 class TakesTheLogsEnd(WindowReader):
@@ -303,7 +318,7 @@ class TakesTheLogsEnd(WindowReader):
     "broken",
     [
         TakesWhatNobodySees, LandsTooEarly, ForgetsWhatIsLate, OrdersKeysItself, DropsWhatIsWithin,
-        BelievesThatAllIsSeen, LandsAtTheBegin, TakesTheLogsEnd,
+        TakesTheNextChunkForTheFirst, LandsOutOfOrder, BelievesThatAllIsSeen, LandsAtTheBegin, TakesTheLogsEnd,
     ],
 )  # fmt: skip
 def test_a_broken_rule_is_caught(broken):

@@ -134,4 +134,4 @@ def test_sql_is_quoted():
     assert table.rows_between(("it's", "\\"), None) == (
         'SELECT "K", "l" FROM "a""b"."c.d" WHERE ("K", "l") >= (CAST(\'it\'\'s\' AS text), CAST(\'\\\' AS text))'
     )
-    assert 'CAST(k0 AS text) COLLATE public."x" AS k0' in table.places([("a", "b")], ("a", "a"), None, flight=False)
+    assert 'CAST(k0 AS text) COLLATE public."x" AS k0' in table.places([("a", "b")], [("a", "a")])

@@ -25,7 +25,7 @@ LAYERS = (
     ("headrace.plan",),
     ("headrace.state",),
     ("headrace.backfill",),
-    ("headrace.cdc",),
+    ("headrace.cdc", "headrace.sources"),
     ("headrace.operators",),
     ("headrace.engine",),
     ("headrace.serving",),

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import HeadraceError, SqlSyntaxError, Unsupported
+from headrace.errors import HeadraceError, InvalidDefinition, SqlSyntaxError, Unsupported
 from headrace.sql import statements as s
 from headrace.sql.parse import parse
-
-
-def one(text: str) -> s.Statement:
-    (statement,) = parse(text)
-    return statement
+from tests.support.statements import one
 
 
 def test_a_secret_is_not_in_its_statement():
@@ -41,6 +37,23 @@ def test_a_table_from_a_source():
     assert table.pk == ("id",) and table.if_not_exists
 
 
+def test_a_source_of_events():
+    source = one(
+        "CREATE SOURCE IF NOT EXISTS s (a INT, at TIMESTAMPTZ, WATERMARK FOR at AS at - INTERVAL '5 seconds')"
+        " INCLUDE partition, offset AS o, header 'h' AS h, headers INCLUDE key"
+        " WITH (connector = 'kafka', topic = 't', properties.sasl.password = SECRET pw)"
+        " FORMAT PLAIN ENCODE CSV (delimiter = ';')"
+    )
+    assert [column.name for column in source.columns] == ["a", "at"]
+    assert [(each.what, each.name, each.header) for each in source.include] == [
+        ("partition", "partition", None), ("offset", "o", None), ("header", "h", "h"), ("headers", "headers", None),
+        ("key", "key", None),
+    ]  # fmt: skip
+    assert source.watermark.column == "at" and "5 seconds" in source.watermark.expression
+    assert (source.format, source.encode, source.encode_options) == ("plain", "csv", (("delimiter", ";"),))
+    assert source.secrets == (("properties.sasl.password", "pw"),) and source.if_not_exists
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -52,8 +65,19 @@ def test_a_table_from_a_source():
         ("CREATE TABLE t (*) FROM pg", SqlSyntaxError),
         ("CREATE TABLE t (*) WITH (a = 1) FROM pg TABLE 'x' WITH (a = 1)", SqlSyntaxError),
         ("CREATE TABLE t (a) FROM pg TABLE 'x'", SqlSyntaxError),
-        ("CREATE SOURCE s WITH (connector = 'kafka')", Unsupported),
+        ("CREATE SOURCE s WITH (connector = 'pulsar')", Unsupported),
         ("CREATE SOURCE s WITH (hostname = 'x')", Unsupported),
+        ("CREATE SOURCE s (a INT) WITH (connector = 'postgres-cdc')", Unsupported),
+        ("CREATE SOURCE s INCLUDE key WITH (connector = 'postgres-cdc')", Unsupported),
+        ("CREATE SOURCE s WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON", InvalidDefinition),
+        ("CREATE SOURCE s (a INT, *) WITH (connector = 'kafka')", Unsupported),
+        ("CREATE SOURCE s (a) WITH (connector = 'kafka')", SqlSyntaxError),
+        ("CREATE SOURCE s (a INT DEFAULT 1) WITH (connector = 'kafka')", Unsupported),
+        ("CREATE SOURCE s (a INT, PRIMARY KEY (a)) WITH (connector = 'kafka')", Unsupported),
+        ("CREATE SOURCE s (a INT, WATERMARK FOR b AS b) WITH (connector = 'kafka')", InvalidDefinition),
+        ("CREATE SOURCE s (a INT) INCLUDE weight WITH (connector = 'kafka')", SqlSyntaxError),
+        ("CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT PLAIN ENCODE AVRO", Unsupported),
+        ("CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT MAXWELL ENCODE JSON", Unsupported),
         ("CREATE SOURCE s", SqlSyntaxError),
         ("CREATE OR REPLACE SOURCE s WITH (connector = 'postgres-cdc')", Unsupported),
         ("CREATE SECRET s WITH (backend = 'vault') AS 'x'", Unsupported),

@@ -7,11 +7,7 @@ import pytest
 from headrace.errors import HeadraceError, InvalidDefinition, SqlSyntaxError, UndefinedRelation, Unsupported
 from headrace.sql import statements as s
 from headrace.sql.parse import parse
-
-
-def one(text: str) -> s.Statement:
-    (statement,) = parse(text)
-    return statement
+from tests.support.statements import one
 
 
 def test_the_shortest_index():

@@ -8,11 +8,7 @@ from headrace.errors import InvalidParameterValue, SqlSyntaxError, UndefinedRela
 from headrace.sql import statements as s
 from headrace.sql.jobs import backfill_order
 from headrace.sql.parse import parse
-
-
-def one(text: str) -> s.Statement:
-    (statement,) = parse(text)
-    return statement
+from tests.support.statements import one
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ BATCH_ROWS = 8_192
 class SelectRange(SplitReader):
     address: Address
 
-    def tables(self, split: tuple[str, tuple[SourceType, ...]], layout: Layout) -> Iterator[tuple[pa.Table, int]]:
+    def tables(self, split: tuple[str, tuple[SourceType, ...]], layout: Layout) -> Iterator[pa.Table]:
         query, kinds = split
         session = self.address.session()
         try:
@@ -45,8 +45,7 @@ class SelectRange(SplitReader):
                     columns_read(values, kind, layout.types[name], name)
                     for values, kind, name in zip(columns, kinds, layout.names, strict=True)
                 ]
-                table = pa.table(arrays, schema=layout.row_schema)
-                yield table, table.nbytes
+                yield pa.table(arrays, schema=layout.row_schema)
         finally:
             session.close()
 

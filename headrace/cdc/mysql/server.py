@@ -220,12 +220,10 @@ class Control:
             printed(column.type)(value or b"") for value, column in zip(found[0], table.key_columns, strict=True)
         )
 
-    def places(
-        self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
-    ) -> list[int]:
+    def places(self, table: SourceTable, keys: Sequence[Key], bounds: Sequence[Key]) -> list[int]:
         found: list[int] = []
         for first in range(0, len(keys), KEYS_AT_ONCE):
-            sql = table.places(keys[first : first + KEYS_AT_ONCE], at, end, flight=flight)
+            sql = table.places(keys[first : first + KEYS_AT_ONCE], bounds)
             found.extend(int(value or b"") for value in self.raw(sql)[0])
         return found
 

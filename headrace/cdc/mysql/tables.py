@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.cdc.changelog import Change, Key
-from headrace.cdc.intake import BELOW, BEYOND, WITHIN
 from headrace.cdc.mysql.binlog import LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.rows import KINDS, Rows
 from headrace.cdc.mysql.types import (
@@ -78,18 +77,10 @@ class SourceTable:
         source = f"{self.full_name} FORCE INDEX (PRIMARY){self._where(start, None)}"
         return f"SELECT {shown} FROM {source} ORDER BY {order} LIMIT {rows}, 1"
 
-    def places(self, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool) -> str:
-        """Where each of the keys lies, in one row."""
-        return "SELECT " + ", ".join(self._place(self._values(key), at, end, flight) for key in keys)
-
-    def _place(self, key: list[str], at: Key | None, end: Key | None, flight: bool) -> str:
-        cases = []
-        if at is not None:
-            cases.append(f"WHEN {_before(key, self._values(at))} THEN {BELOW}")
-        if flight:
-            cases.append("WHEN TRUE" if end is None else f"WHEN {_before(key, self._values(end))}")
-            cases[-1] += f" THEN {WITHIN}"
-        return f"CASE {' '.join(cases)} ELSE {BEYOND} END" if cases else str(BEYOND)
+    def places(self, keys: Sequence[Key], bounds: Sequence[Key]) -> str:
+        """How many of the bounds each of the keys is at or behind, in one row."""
+        ends = [self._values(bound) for bound in bounds]
+        return "SELECT " + ", ".join(_place(self._values(key), ends) for key in keys)
 
     def _values(self, key: Key) -> list[str]:
         return [literal(text, each.type) for text, each in zip(key, self.key_columns, strict=True)]
@@ -105,6 +96,11 @@ class SourceTable:
 
 
 # Row values, (a, b) < (x, y), mean the same, but the server does not use an index for them.
+
+
+def _place(key: list[str], bounds: list[list[str]]) -> str:
+    cases = (f"WHEN {_before(key, bound)} THEN {number}" for number, bound in enumerate(bounds))
+    return f"CASE {' '.join(cases)} ELSE {len(bounds)} END"
 
 
 def _before(key: Sequence[str], bound: Sequence[str]) -> str:

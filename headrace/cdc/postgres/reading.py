@@ -36,32 +36,34 @@ _COPY = "COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopyRange(SplitReader):
-    address: Address
+class CopySplit:
     snapshot: str
     """By the name under which the driver has exported it"""
+    query: str
+    rewritten: str
+    """Asks whether the table was written anew meanwhile"""
 
-    def tables(self, split: tuple[str, str], layout: Layout) -> Iterator[tuple[pa.Table, int]]:
-        query, rewritten = split
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRange(SplitReader):
+    address: Address
+
+    def tables(self, split: CopySplit, layout: Layout) -> Iterator[pa.Table]:
         with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
-            self._copy(query, rewritten, copied)
-            size = copied.tell()
-            if size == 0:
-                return
-            copied.seek(0)
-            for table in _columns(copied, layout):
-                yield table, size
-                size = 0
+            self._copy(split, copied)
+            if copied.tell():
+                copied.seek(0)
+                yield from _columns(copied, layout)
 
-    def _copy(self, query: str, rewritten: str, into: Any) -> None:
+    def _copy(self, split: CopySplit, into: Any) -> None:
         with self.address.errors():
             connection = self.address.connect()
             try:
                 connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
                 with connection.cursor() as cursor:
-                    cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}")
-                    cursor.copy_expert(_COPY.format(query), into)
-                    cursor.execute(rewritten)  # with the lock still held, so it stays as it is
+                    cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(split.snapshot)}")
+                    cursor.copy_expert(_COPY.format(split.query), into)
+                    cursor.execute(split.rewritten)  # with the lock still held, so it stays as it is
                     if cursor.fetchone()[0]:
                         raise SourceRefused("a table was written anew while it was read; it is read again")
             finally:
@@ -122,10 +124,10 @@ class SharedSnapshot(Hold):
             cursor.copy_expert(_COPY.format(query), into)
 
     def reader(self) -> CopyRange:
-        return CopyRange(address=self.address, snapshot=self._name)
+        return CopyRange(address=self.address)
 
-    def split(self, table: SourceTable, start: Key | None, end: Key | None) -> tuple[str, str]:
-        return table.rows_between(start, end), table.rewritten()
+    def split(self, table: SourceTable, start: Key | None, end: Key | None) -> CopySplit:
+        return CopySplit(snapshot=self._name, query=table.rows_between(start, end), rewritten=table.rewritten())
 
     def read(self) -> None:
         pass

@@ -308,10 +308,8 @@ class Control:
         found = self.rows(table.key_after(start, rows))
         return found[0] if found else None
 
-    def places(
-        self, table: SourceTable, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool
-    ) -> list[int]:
-        return [row[0] for row in self.rows(table.places(keys, at, end, flight=flight))]
+    def places(self, table: SourceTable, keys: Sequence[Key], bounds: Sequence[Key]) -> list[int]:
+        return [row[0] for row in self.rows(table.places(keys, bounds))]
 
     def only_nulls_added(self, table: SourceTable) -> bool:
         """Whether all rows that were there have NULL in the columns that the table has got since we knew it: those had

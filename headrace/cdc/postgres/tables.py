@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
-from headrace.cdc.intake import BELOW, BEYOND, WITHIN
 from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
 from headrace.cdc.postgres.types import SourceType
 from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
@@ -88,23 +87,18 @@ class SourceTable:
             " AND seen.relfilenode IS DISTINCT FROM pg_relation_filenode(seen.oid)"
         )
 
-    def places(self, keys: Sequence[Key], at: Key | None, end: Key | None, *, flight: bool) -> str:
-        """Where each of the keys lies, in their order."""
+    def places(self, keys: Sequence[Key], bounds: Sequence[Key]) -> str:
+        """How many of the bounds each of the keys is at or behind, in the order of the keys."""
         values = ", ".join("(" + ", ".join([str(number), *map(literal, key)]) + ")" for number, key in enumerate(keys))
         names = [f"k{number}" for number in range(len(self.key))]
         typed = ", ".join(
             f"CAST({name} AS {column.type.text}){_collate(column)} AS {name}"
             for name, column in zip(names, self.key_columns, strict=True)
         )
-        cases = []
-        if at is not None:
-            cases.append(f"WHEN {_row(names)} < {self._bound(at)} THEN {BELOW}")
-        if flight:
-            cases.append("WHEN true" if end is None else f"WHEN {_row(names)} < {self._bound(end)}")
-            cases[-1] += f" THEN {WITHIN}"
-        case = f"CASE {' '.join(cases)} ELSE {BEYOND} END" if cases else str(BEYOND)
+        cases = (f"WHEN {_row(names)} < {self._bound(bound)} THEN {number}" for number, bound in enumerate(bounds))
         given = f"(VALUES {values}) AS given (n, {', '.join(names)})"
-        return f"SELECT {case} FROM (SELECT n, {typed} FROM {given}) AS typed ORDER BY n"
+        place = f"CASE {' '.join(cases)} ELSE {len(bounds)} END"
+        return f"SELECT {place} FROM (SELECT n, {typed} FROM {given}) AS typed ORDER BY n"
 
     def _where(self, start: Key | None, end: Key | None) -> str:
         key = _row([identifier(name) for name in self.key])

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 import headrace
+from headrace.cdc.postgres.server import driver
 from headrace.database import Database
 from headrace.demo.cdc.server import connect
 from headrace.demo.wire import say
@@ -40,6 +41,7 @@ def main(warehouse: str, scratch: str, port: str, user: str, split_rows: str) ->
         job = database.job("orders")
         say("open", again=again, seconds=time.perf_counter() - began, rows=job.progress().rows_read)
         while (look := job.progress()).state != DONE:
+            database.engine.coordinator.refuse_if_stopped()  # else nothing would ever change again
             _report(database, look)
             if job.error:
                 say("failed", why=job.error, sql="")
@@ -49,6 +51,7 @@ def main(warehouse: str, scratch: str, port: str, user: str, split_rows: str) ->
         say("filled")
         stopped = Path(scratch, "stopped")
         while not stopped.exists():
+            database.engine.coordinator.refuse_if_stopped()
             time.sleep(0.05)
         return _compare(database, int(port), user, password)
 
@@ -106,6 +109,6 @@ def _compare(database: Database, port: int, user: str, password: str) -> bool:
 if __name__ == "__main__":
     try:
         sys.exit(0 if main(*sys.argv[1:]) else 1)
-    except HeadraceError as error:
+    except (HeadraceError, driver().Error) as error:
         say("failed", why=str(error), sql="")
         sys.exit(1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import glob
 import os
+import pwd
 import secrets
 import shutil
 import socket
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headrace.cdc.postgres.server import driver
 from headrace.errors import EnvironmentProblem
 
 PATIENCE = 180.0
@@ -38,12 +39,15 @@ class PrivateServer:
             raise EnvironmentProblem(
                 "PostgreSQL's server is not installed", hint="install it, e.g. `apt install postgresql`, and try again"
             )
+        driver()  # its absence would look like a server that does not answer
         self._programs = programs
         self.folder = folder
         self.password = password or secrets.token_urlsafe(12)
         # The server refuses to run as root.
         self._as: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
         self.owner = "postgres" if self._as else getpass.getuser()
+        if self._as:
+            self._check_user()
         self._process: subprocess.Popen | None = None
         self._settings = SETTINGS | (settings or {}) | {"unix_socket_directories": str(folder)}
         folder.mkdir(exist_ok=True)
@@ -55,6 +59,13 @@ class PrivateServer:
             "initdb", "-D", f"{folder}/data", "-U", self.owner, "--pwfile", str(password_file), "-A", "scram-sha-256",
             "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8",
         )  # fmt: skip
+        try:
+            self._start_on_a_free_port()
+        except BaseException:  # Ctrl-C, too: nobody else would stop it
+            self.remove()
+            raise
+
+    def _start_on_a_free_port(self) -> None:
         for attempt in range(1, ATTEMPTS + 1):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -65,6 +76,15 @@ class PrivateServer:
             except EnvironmentProblem:
                 if attempt == ATTEMPTS:
                     raise
+
+    def _check_user(self) -> None:
+        try:
+            pwd.getpwnam(self.owner)
+        except KeyError:
+            raise EnvironmentProblem(
+                "PostgreSQL's server does not run as root, and there is no user postgres to run it",
+                hint="be another user, or install PostgreSQL as a package, which adds the user",
+            ) from None
 
     def _hand_over(self, path: Path) -> None:
         if self._as:
@@ -103,8 +123,11 @@ class PrivateServer:
             self._process = None
 
     def remove(self) -> None:
-        with contextlib.suppress(EnvironmentProblem):
+        try:
             self.stop(immediate=True)
+        except EnvironmentProblem:  # it has not come so far that it could be stopped in order
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def connect(self, database: str = "postgres", **how: Any) -> Any:
@@ -112,9 +135,7 @@ class PrivateServer:
 
 
 def connect(port: int, user: str, password: str, database: str = "postgres", **how: Any) -> Any:
-    import psycopg2
-
-    connection = psycopg2.connect(
+    connection = driver().connect(
         host="127.0.0.1", port=port, user=user, password=password, dbname=database, connect_timeout=10, **how
     )
     if not how:  # a connection of replication has no transactions

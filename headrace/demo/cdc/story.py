@@ -86,6 +86,7 @@ class Story:
         self.hide()
         during = list(writers.commits)
         writers.stop()
+        self._check_writers()
         (self._scratch / "stopped").touch()
         self._say(f"5. It is filled; the writers stop after {writers.transactions:,} transactions. Is it right?")
         while (message := second.next(_PATIENCE)) is not None:
@@ -125,6 +126,7 @@ class Story:
     def _follow(self, process: Process, *, until: float | None) -> None:
         """Until so much is filled, or all of it."""
         while (message := process.expect(_PATIENCE))["is"] != "filled":
+            self._check_writers()
             if message["is"] == "did":
                 sql = message["sql"] if len(message["sql"]) <= 110 else message["sql"][:109] + "…"
                 self._say(f"   {sql}  ({message['ms']} ms)", style="dim")
@@ -140,6 +142,11 @@ class Story:
                     return
         if until is not None:
             raise DemoFailed("everything was filled before the plug could be pulled: try more --rows")
+
+    def _check_writers(self) -> None:
+        """The engine would wait for a server that is gone, and have no reason to end."""
+        if self._writers is not None and self._writers.problem is not None:
+            raise DemoFailed(f"PostgreSQL's clients cannot go on: {self._writers.problem}")
 
     def _judge(self, message: dict[str, Any]) -> None:
         if message["is"] == "table":

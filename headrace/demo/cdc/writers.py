@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from headrace.cdc.postgres.server import driver
 from headrace.demo.cdc.server import PrivateServer
 
 WRITERS, PER_SECOND = 3, 100
@@ -25,6 +26,8 @@ class Writers:
         self.transactions = 0
         self.commits: list[float] = []
         """Seconds of each since it was emptied last."""
+        self.problem: str | None = None
+        """Why one of them could not go on"""
 
     def start(self) -> None:
         for thread in self._threads:
@@ -37,6 +40,12 @@ class Writers:
                 thread.join()
 
     def _write(self, number: int) -> None:
+        try:
+            self._go_on(number)
+        except driver().Error as error:
+            self.problem = str(error).strip().splitlines()[0]
+
+    def _go_on(self, number: int) -> None:
         chosen = random.Random(number)
         connection = self._server.connect()
         connection.autocommit = False

@@ -21,6 +21,8 @@ STALLED_AFTER = 600.0
 HEARD_WITHIN = 1.0
 """Seconds in which a client that was told why it is dropped should have closed its side."""
 _FIN_WAIT = (4, 5)
+_CLOSED_BY_CLIENT = (7, 8)
+"""States of TCP: reset, and closed by the other side"""
 
 
 class Gone(Exception):
@@ -100,6 +102,11 @@ class Channel:
         except (OSError, ssl.SSLError) as error:
             raise Gone(str(error)) from None
 
+    def refuse_if_gone(self) -> None:
+        """For somebody who works for the client and does not read: has it closed the connection, or died?"""
+        if self._tcp_state in _CLOSED_BY_CLIENT:
+            raise Gone("the client closed the connection")
+
     def encrypt(self, context: ssl.SSLContext, deadline: float) -> None:
         if self._reader.waiting:
             # Whatever was sent before the encryption began was sent by somebody in between.
@@ -142,10 +149,15 @@ class Channel:
 
     @property
     def _half_open(self) -> bool:
-        """Whether the client has not closed its side yet. The socket cannot tell once it was told to stop reading."""
+        """Whether the client has not closed its side yet."""
+        return self._tcp_state in _FIN_WAIT
+
+    @property
+    def _tcp_state(self) -> int | None:
+        """None where the system does not tell. A poll could not once the socket was told to stop reading."""
         if not hasattr(socket, "TCP_INFO"):
-            return False
-        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _FIN_WAIT
+            return None
+        return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
 
     def close(self) -> None:
         self._budget.give(self._charged)

@@ -58,7 +58,7 @@ class Connection:
         self._channel = channel
         self._engine = engine
         self._greeting = greeting
-        self._session = Session(engine, on_notice=self._notice_now)
+        self._session = Session(engine, on_notice=self._notice_now, while_waiting=self._refuse_if_nobody_waits)
         self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session)
         self._group = InsertGroup(self._session.write_rows, channel.send)
@@ -72,6 +72,7 @@ class Connection:
         """Counts what was begun, so that a cancellation meets only what it was meant for"""
         self._timed_out = False
         self.stopping = False
+        self._cut_off = False
         self.statements = 0
 
     # --- for other threads -------------------------------------------------------------------------------------
@@ -97,8 +98,12 @@ class Connection:
         self.stopping = True
         self._channel.stop_reading()
 
-    def cut(self) -> None:
+    def give_up(self) -> None:
+        """What is running ends now, and the client is told."""
+        self._cut_off = True
         self.cancel()
+
+    def cut(self) -> None:
         self._channel.cut()
 
     @property
@@ -222,6 +227,12 @@ class Connection:
         if self._timed_out and error.sqlstate == "57014":
             error = QueryCancelled("canceling statement due to statement timeout")
         self._channel.send(writer.error(error))
+
+    def _refuse_if_nobody_waits(self) -> None:
+        """A client that went away, or was cut off, has cancelled nothing: what it waited for goes on."""
+        if self._cut_off:
+            raise Gone("the server stops")
+        self._channel.refuse_if_gone()
 
     def _notice_now(self, text: str) -> None:
         """For something that takes long: not kept until there is more."""

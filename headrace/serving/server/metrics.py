@@ -68,6 +68,10 @@ def metrics(engine: Engine, server: Server) -> str:
     for field, text in (
         ("source_lag_bytes", "How much of a source's log is not in its tables yet."),
         ("source_lag_seconds", "How old what is in its tables is."),
+        ("source_lag_rows", "Events of a source that its views do not have yet."),
+        ("source_rows_per_second", "How many of them come to its views, lately."),
+        ("source_skipped", "Events that were left out because they could not be read."),
+        ("source_lost", "Events that were removed before they were read."),
     ):
         values = [({"source": each["name"]}, each[field.removeprefix("source_")]) for each in sources]
         add(field, "gauge", text, values)

@@ -186,15 +186,21 @@ class Server:
             channel.cut()
         for connection in connections:
             connection.stop()
-        deadline = time.monotonic() + patience
-        while self._threads and time.monotonic() < deadline:
-            time.sleep(0.02)
-        with self._lock:
-            connections = list(self._connections.values())
-        for connection in connections:
+        self._wait_for_threads(patience)
+        for connection in self._open():
             log.warning("session %d does not end, and is cut off", connection.process)
+            connection.give_up()
+        self._wait_for_threads(1.0)
+        for connection in self._open():
             connection.cut()
-        deadline = time.monotonic() + 5
+        self._wait_for_threads(5.0)
+
+    def _open(self) -> list[Connection]:
+        with self._lock:
+            return list(self._connections.values())
+
+    def _wait_for_threads(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
         while self._threads and time.monotonic() < deadline:
             time.sleep(0.02)
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import headrace
 from headrace.cdc.mysql.positions import Place
-from tests.engine.conftest import eventually
+from tests.engine.cdc.followed import ROOT, Followed, follower, rows, stopped, theirs
+from tests.engine.cdc_mariadb.load import MariaDbLoad
 from tests.support.mariadb import PASSWORD, USER, MariaDb, binaries
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
+
+__all__ = ["ROOT", "follower", "rows", "stopped", "theirs"]  # for tests, along with what is here
 
 NEEDS_MARIADB = [
     pytest.mark.skipif(binaries() is None, reason="MariaDB's server is not installed"),
     pytest.mark.xdist_group("mariadb"),
 ]
 """For ``pytestmark``: all of them run in one worker, so there is one server"""
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
@@ -43,27 +45,52 @@ def db(mariadb, spark, warehouse) -> Iterator:
         yield database
 
 
+class FollowedMariaDb(Followed):
+    source = "my"
+    options = {"connector": "mysql-cdc", "database.name": "shop"}
+    password = PASSWORD
+    load = MariaDbLoad()
+    denied = "Access denied"
+    user = USER
+
+    def caught_up(self, db) -> None:
+        caught_up(db, self.server)
+
+    def add_user(self, name: str, password: str) -> None:
+        self.run(f"CREATE USER {name}@'%' IDENTIFIED BY '{password}'", f"GRANT ALL ON *.* TO {name}@'%'")
+
+    def set_password(self, name: str, password: str) -> None:
+        self.run(f"SET PASSWORD FOR {name}@'%' = PASSWORD('{password}')")
+
+    def throw_out(self, name: str) -> None:
+        self.run(f"KILL USER {name}")
+
+    def drop_user(self, name: str) -> None:
+        self.run(f"DROP USER {name}@'%'")
+
+
+@pytest.fixture
+def followed(mariadb) -> FollowedMariaDb:
+    return FollowedMariaDb(mariadb)
+
+
+@pytest.fixture
+def proxy(server) -> Iterator[Proxy]:
+    with contextlib.closing(Proxy(server.port)) as found:
+        yield found
+
+
 def options(mariadb: MariaDb, **changed: str) -> str:
-    found = {
-        "connector": "mysql-cdc", "hostname": "127.0.0.1", "port": str(mariadb.port), "username": USER,
-        "database.name": "shop",
-    } | changed  # fmt: skip
-    return ", ".join(f"{name} = '{value}'" for name, value in found.items())
+    return FollowedMariaDb(mariadb).address(**changed)
 
 
 def create_source(db, mariadb: MariaDb, **changed: str) -> None:
-    db.sql("CREATE SECRET IF NOT EXISTS pw AS '" + PASSWORD.replace("'", "''") + "'")
-    db.sql(f"CREATE SOURCE my WITH ({options(mariadb, **changed)}, password = SECRET pw)")
+    FollowedMariaDb(mariadb).create_source(db, **changed)
 
 
 @pytest.fixture
 def source(db, mariadb) -> None:
     create_source(db, mariadb)
-
-
-def follower(db):
-    (found,) = db.engine.sources._followers.values()
-    return found
 
 
 def log_end(mariadb: MariaDb) -> int:
@@ -75,18 +102,6 @@ def caught_up(db, mariadb: MariaDb) -> None:
     """Waits until all that the server has committed is committed here."""
     wanted, following = log_end(mariadb), follower(db)
     eventually(lambda: following._stream.position >= wanted)
-
-
-def rows(db, query: str) -> list[tuple]:
-    return sorted((tuple(row) for row in db.sql(query).rows()), key=repr)
-
-
-def theirs(mariadb: MariaDb, query: str) -> list[tuple]:
-    return sorted(mariadb.run(query), key=repr)
-
-
-def stopped(db) -> dict[str, tuple[str, str]]:
-    return {row[1].split()[2]: (row[2], row[8]) for row in db.sql("SHOW JOBS").rows()}
 
 
 @contextlib.contextmanager

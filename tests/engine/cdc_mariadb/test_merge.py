@@ -12,14 +12,15 @@ import pytest
 
 from headrace.cdc.changelog import Truncate, fold
 from headrace.cdc.database import database
-from headrace.cdc.intake import BEYOND, Flight, Gate, Intake, Progress
+from headrace.cdc.intake import Flight, Gate, Intake, Progress
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.types import printed
 from headrace.cdc.source import MYSQL, SourceState
+from tests.engine.cdc.load import Writer
 from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, log_end
 from tests.engine.cdc_mariadb.keys import KEYS, changes, fill
-from tests.engine.cdc_mariadb.load import TABLES, Writer, prepare
+from tests.engine.cdc_mariadb.load import MariaDbLoad
 from tests.engine.conftest import eventually
 from tests.support.mariadb import PASSWORD, USER
 
@@ -75,14 +76,7 @@ class Following:
                 else:
                     continue
                 numbered += [(piece.xid, change) for change in found]
-        places = [self.intake.everywhere] * len(numbered)
-        if self.intake.asks:
-            keys = list({change.key for _, change in numbered if not isinstance(change, Truncate)})
-            flight = self.intake.flight
-            end = None if flight is None else flight.end
-            found = self.control.places(self.table, keys, self.intake.progress.at, end, flight=flight is not None)
-            known = dict(zip(keys, found, strict=True))
-            places = [BEYOND if isinstance(each, Truncate) else known[each.key] for _, each in numbered]
+        places = self.intake.places(numbered, lambda keys, bounds: self.control.places(self.table, keys, bounds))
         applied, self.intake = self.intake.take(numbered, places)
         self.apply(applied)
         last = pieces[-1]
@@ -108,7 +102,7 @@ class Following:
 
     def launch(self) -> None:
         progress = self.intake.progress
-        if progress.done or self.intake.flight is not None:
+        if progress.done or self.intake.flights:
             return
         ends, start = [], progress.at
         for _ in range(self.chance.randrange(1, 4)):
@@ -121,11 +115,11 @@ class Following:
         self.chunk = {}
         for begin, end in zip([progress.at, *ends], ends, strict=False):
             self.take()  # and what others do meanwhile
-            if self.intake.flight is None:
+            if not self.intake.flights:
                 return
             self.chunk |= self.read(begin, end)
         held.read()
-        self.intake = self.intake.was_read(held.high)
+        self.intake = self.intake.was_read(0, held.high)
 
     def read(self, begin, end) -> dict:
         session, found = self.address.session(), {}
@@ -153,13 +147,14 @@ class Following:
         self.launch()
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", MariaDbLoad.tables)
 def test_a_table_is_its_source_whatever_happens(mariadb, name):
     seed = random.randrange(10**6)
     chance = random.Random(seed)
-    prepare(mariadb, chance)
+    load = MariaDbLoad()
+    load.prepare(mariadb, chance)
     address = Address(host="127.0.0.1", port=mariadb.port, user=USER, database="shop", password=PASSWORD)
-    writer = Writer(mariadb, seed, pause=0.001)
+    writer = Writer(load, mariadb, seed, pause=0.001)
     following = Following(name, address, chance)
     try:
         for _ in range(2):  # from the beginning, again and again, while the writer goes on

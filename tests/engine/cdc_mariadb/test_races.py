@@ -60,7 +60,7 @@ def through_a_held_commit(db, mariadb, gate: threading.Event, reached: threading
     assert reached.wait(60)
     with commits_held(mariadb):
         held = Held(mariadb, *CHANGES)
-        eventually(lambda: follower(db)._stream.peek(1))
+        eventually(lambda: follower(db)._stream.received >= log_end(mariadb))
         assert mariadb.run("SELECT v FROM t WHERE id = 5") == [("old",)]
         gate.set()
         eventually(lambda: rows(db, "SELECT v FROM t"))  # the chunk that was read lands all the same
@@ -83,7 +83,7 @@ def slow_chunks(monkeypatch) -> tuple[threading.Event, threading.Event]:
         assert gate.wait(60)
         return staged
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", slow)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", slow)
     return gate, reached
 
 
@@ -156,7 +156,7 @@ def test_truncate_while_a_chunk_is_read(db, mariadb, source, monkeypatch, before
         mariadb.run("TRUNCATE t", "INSERT INTO t VALUES (7, 'new')")
         return read(*arguments) if staged is None else staged
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", truncated)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", truncated)
     db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
     caught_up(db, mariadb)
     assert rows(db, "SELECT * FROM t") == [(7, "new")]

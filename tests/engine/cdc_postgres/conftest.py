@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import headrace
 from headrace.cdc.postgres.server import before_header, parse_lsn
-from tests.engine.conftest import eventually
+from tests.engine.cdc.followed import ROOT, Followed, follower, rows, stopped, theirs
+from tests.engine.cdc_postgres.load import PostgresLoad
 from tests.support.postgres import PASSWORD, Postgres, binaries
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
+
+__all__ = ["ROOT", "follower", "rows", "stopped", "theirs"]  # for tests, along with what is here
 
 NEEDS_POSTGRES = [
     pytest.mark.skipif(binaries() is None, reason="PostgreSQL's server is not installed"),
     pytest.mark.xdist_group("postgres"),
 ]
 """For ``pytestmark``: all of them run in one worker, so there is one server"""
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="session")
@@ -54,27 +57,58 @@ def active(postgres: Postgres, slot: str) -> bool:
     return postgres.run(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{slot}'")[0][0]
 
 
+class FollowedPostgres(Followed):
+    source = "pg"
+    options = {"connector": "postgres-cdc", "database.name": "postgres"}
+    password = PASSWORD
+    load = PostgresLoad()
+    denied = "authentication failed"
+
+    @property
+    def user(self) -> str:
+        return self.server.owner
+
+    def caught_up(self, db) -> None:
+        caught_up(db, self.server)
+
+    def let_go(self) -> None:
+        eventually(lambda: not self.server.run("SELECT 1 FROM pg_replication_slots WHERE active"))
+
+    def add_user(self, name: str, password: str) -> None:
+        self.run(f"CREATE ROLE {name} SUPERUSER LOGIN PASSWORD '{password}'")
+
+    def set_password(self, name: str, password: str) -> None:
+        self.run(f"ALTER ROLE {name} PASSWORD '{password}'")
+
+    def throw_out(self, name: str) -> None:
+        self.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{name}'")
+
+    def drop_user(self, name: str) -> None:
+        self.run(f"REASSIGN OWNED BY {name} TO CURRENT_USER", f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def followed(postgres) -> FollowedPostgres:
+    return FollowedPostgres(postgres)
+
+
+@pytest.fixture
+def proxy(server) -> Iterator[Proxy]:
+    with contextlib.closing(Proxy(server.port)) as found:
+        yield found
+
+
 def options(postgres: Postgres, **changed: str) -> str:
-    found = {
-        "connector": "postgres-cdc", "hostname": "127.0.0.1", "port": str(postgres.port), "username": postgres.owner,
-        "database.name": "postgres",
-    } | changed  # fmt: skip
-    return ", ".join(f"{name} = '{value}'" for name, value in found.items())
+    return FollowedPostgres(postgres).address(**changed)
 
 
 def create_source(db, postgres: Postgres, **changed: str) -> None:
-    db.sql("CREATE SECRET IF NOT EXISTS pw AS '" + PASSWORD.replace("'", "''") + "'")
-    db.sql(f"CREATE SOURCE pg WITH ({options(postgres, **changed)}, password = SECRET pw)")
+    FollowedPostgres(postgres).create_source(db, **changed)
 
 
 @pytest.fixture
 def source(db, postgres) -> None:
     create_source(db, postgres)
-
-
-def follower(db):
-    (found,) = db.engine.sources._followers.values()
-    return found
 
 
 def caught_up(db, postgres: Postgres) -> None:
@@ -88,15 +122,3 @@ def caught_up(db, postgres: Postgres) -> None:
         return following._stream.position >= wanted
 
     eventually(reached)
-
-
-def rows(db, query: str) -> list[tuple]:
-    return sorted((tuple(row) for row in db.sql(query).rows()), key=repr)
-
-
-def theirs(postgres: Postgres, query: str) -> list[tuple]:
-    return sorted(postgres.run(query), key=repr)
-
-
-def stopped(db) -> dict[str, tuple[str, str]]:
-    return {row[1].split()[2]: (row[2], row[8]) for row in db.sql("SHOW JOBS").rows()}

@@ -43,7 +43,7 @@ def test_a_snapshot_locks_nothing_and_holds_nothing_open(db, postgres, source, m
             assert go_on.wait(60)
         return staged
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", hold_third)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", hold_third)
     wanted = "backfill.num_rows_per_split = 200, backfill.parallelism = 2"
     db.sql(f"PAUSE; CREATE TABLE t (*) FROM pg TABLE 't' WITH ({wanted})")
     watcher = threading.Thread(target=watch, daemon=True)

@@ -61,7 +61,7 @@ def test_a_commit_that_is_held_while_chunks_are_read(db, postgres, source, monke
         assert gate.wait(60)
         return staged
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", slow)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", slow)
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 5, backfill.parallelism = 2)")
     assert reached.wait(60)
     postgres.run("ALTER SYSTEM SET synchronous_standby_names = 'nonexistent'")

@@ -52,7 +52,7 @@ def test_a_table_is_read_anew_in_place(db, postgres, wrong, monkeypatch):
         assert gate.acquire(timeout=60)
         return read(*arguments)
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", one_by_one)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
     assert "job" in db.sql("RESNAPSHOT TABLE t").notice
     job = db.job("t")
     eventually(lambda: job.progress().rows_read == 8)

@@ -146,7 +146,7 @@ def test_columns_change_in_the_middle_of_a_snapshot(db, postgres, evolving, monk
         assert gate.acquire(timeout=60)
         return read(*arguments)
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", one_by_one)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 3, backfill.parallelism = 1)")
     eventually(lambda: db.job("t").progress().rows_read == 6)
     postgres.run("UPDATE t SET b = 0 WHERE id IN (2, 25)")

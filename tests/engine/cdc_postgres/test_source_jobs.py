@@ -38,7 +38,7 @@ def test_how_far_a_table_is(db, postgres, items, monkeypatch):
         landed.acquire(timeout=60)
         return read(*arguments)
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", one_by_one)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
     db.sql(items)
     job = db.job("items")
     eventually(lambda: job.progress().rows_read == 20)

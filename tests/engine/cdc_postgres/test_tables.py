@@ -152,7 +152,7 @@ def test_large_values_of_rows_that_are_not_there(db, postgres, source, monkeypat
         assert gate.acquire(timeout=60)
         return read(*arguments)
 
-    monkeypatch.setattr("headrace.engine.follower.read_chunk", one_by_one)
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 20, backfill.parallelism = 1)")
     db.sql("CREATE TABLE late (*) FROM pg TABLE 't' WITH (snapshot = 'false')")
     eventually(lambda: db.job("t").progress().rows_read == 20)

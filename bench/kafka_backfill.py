@@ -1,0 +1,66 @@
+"""How fast does a topic become a view? Against Spark's own batch read of the topic, parsed and written as Parquet.
+
+5 M JSON events in four partitions. At least 0.8 of Spark's speed is wanted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+
+from bench.common import PeakMemory, database, median, report, seconds
+from bench.source_common import broker, create_source, filled_topic, with_sparks_connector
+from headrace.database import Database
+from tests.support.kafka import Broker
+
+EVENTS, ROUNDS = 5_000_000, 2
+
+
+def by_spark(db: Database, server: Broker, topic: str, folder: str) -> None:
+    raw = (
+        db.engine.spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", server.servers)
+        .option("subscribe", topic)
+        .load()
+    )
+    schema = "user_id BIGINT, url STRING, price DOUBLE, at TIMESTAMP"
+    parsed = raw.selectExpr(f"from_json(CAST(value AS STRING), '{schema}') AS e").selectExpr("e.*")
+    parsed.write.mode("overwrite").parquet(folder)
+
+
+def main() -> None:
+    events = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
+    folder = tempfile.mkdtemp(prefix="headrace-bench-")
+    ours: list[float] = []
+    theirs: list[float] = []
+    try:
+        with_sparks_connector(folder)
+        with broker() as server, PeakMemory() as memory, database() as db:
+            topic = filled_topic(server, events)
+            db.sql(create_source(server, topic))
+            for round in range(1 + ROUNDS):  # the first is to warm up
+                read = seconds(lambda: by_spark(db, server, topic, f"{folder}/copy"))
+                took = seconds(
+                    lambda: db.sql("CREATE MATERIALIZED VIEW v AS SELECT user_id, url, price, at FROM clicks")
+                )
+                ((count,),) = db.sql("SELECT count(*) FROM v").rows()
+                assert count == events, f"{count} events instead of {events}"
+                db.sql("DROP MATERIALIZED VIEW v")
+                if round:
+                    ours.append(took)
+                    theirs.append(read)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    ratio = median(theirs) / median(ours)
+    report(
+        "kafka_backfill",
+        f"{events:,} events in {median(ours):.1f} s ({events / median(ours):,.0f} events/s); Spark's own read, parse"
+        f" and write {median(theirs):.1f} s: ratio {ratio:.2f} (at least 0.8); peak memory {memory.megabytes} MB",
+        ratio=round(ratio, 3), limit=0.8, events=events, ours_s=round(median(ours), 2),
+        spark_s=round(median(theirs), 2), peak_memory_mb=memory.megabytes,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What do more views on a source cost? Five views on one topic against one: the time of the shared stream's epochs, for
+as many events.
+
+Events are produced as fast as possible, and the stream takes them in epochs that are as large as they may be. At most
+1.5 is wanted. The stream counts what it reads: for five views not an event more than for one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from bench.common import database, median, report
+from bench.source_common import PARTITIONS, broker, create_source, event
+from headrace.database import Database
+from tests.support.kafka import Broker
+
+EVENTS, ROUNDS, VIEWS = 400_000, 3, 5
+
+
+def main() -> None:
+    events = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
+    times: dict[int, list[float]] = {1: [], VIEWS: []}
+    read: dict[int, int] = {}
+    with broker() as server, database() as db:
+        for round in range(1 + ROUNDS):  # the first is to warm up
+            for views in times:
+                took, read[views] = drain(db, server, events, views)
+                if round:
+                    times[views].append(took)
+    ratio = median(times[VIEWS]) / median(times[1])
+    report(
+        "kafka_fanout",
+        f"{events:,} events to one view in {median(times[1]):.2f} s, to {VIEWS} in {median(times[VIEWS]):.2f} s: ratio"
+        f" {ratio:.2f} (at most 1.5); read {read[1]:,} and {read[VIEWS]:,} of them",
+        ratio=round(ratio, 3), limit=1.5, events=events, one_s=round(median(times[1]), 3),
+        many_s=round(median(times[VIEWS]), 3), read_for_one=read[1], read_for_many=read[VIEWS],
+    )  # fmt: skip
+
+
+def drain(db: Database, server: Broker, events: int, views: int) -> tuple[float, int]:
+    """Seconds of the stream's epochs, and the events that were read in them."""
+    topic = server.topic(partitions=PARTITIONS)
+    db.sql(create_source(server, topic))
+    for number in range(views):
+        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS SELECT user_id, url, price FROM clicks WHERE price > {number}")
+    for partition in range(PARTITIONS):
+        server.send(topic, map(event, range(partition, events, PARTITIONS)), partition=partition)
+    reader = db.engine.event_sources.reader(db.engine.committed.catalog.get("clicks").id)
+    while reader.rows_taken < events:
+        time.sleep(0.002)
+    found = reader.seconds_taking, reader.rows_taken
+    db.sql("DROP SOURCE clicks CASCADE")
+    return found
+
+
+if __name__ == "__main__":
+    main()

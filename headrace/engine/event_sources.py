@@ -1,0 +1,426 @@
+"""Sources of events: CREATE and DROP, views that are put on them, and reading one as it is now.
+
+Sources of another database are in :mod:`headrace.engine.sources`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.engine import secrets
+from headrace.engine.coordinator import Mutate
+from headrace.engine.event_tables import TableReader, adding
+from headrace.engine.feeds import (
+    StreamState,
+    ViewState,
+    is_event_source,
+    log_segments,
+    sources_of,
+    stream_state,
+    table_stream,
+    view_state,
+    views_on,
+    with_log,
+    with_stream,
+    with_view,
+)
+from headrace.engine.ingest import scan_source
+from headrace.engine.jobs import inputs_of
+from headrace.engine.places import storage_at
+from headrace.engine.source_reader import SourceReader
+from headrace.errors import (
+    CorruptWarehouse,
+    DuplicateRelation,
+    HeadraceError,
+    InvalidParameterValue,
+    ObjectNotReady,
+    Unsupported,
+)
+from headrace.sources.connector import Feed, Outside
+from headrace.sources.connectors import CONNECTORS
+from headrace.sources.definition import DEAD_LETTER, PK, Definition
+from headrace.sources.handover import Extent, Handover, Range, Stream
+from headrace.sources.pushdown import Demand, narrowed
+from headrace.sql import statements as ast
+from headrace.state.manifest import Manifest
+from headrace.types import SqlType, quote_sql
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+log = logging.getLogger("headrace")
+
+SEGMENTS = 64
+"""Files of a connector's log; then they become one"""
+
+EPOCH_THREADS = ("headrace-epochs", "headrace-tables")
+"""Those that run epochs, and must not wait for anybody"""
+
+Extents = Mapping[int, Mapping[int, Extent]]
+"""What there is, by source and split"""
+
+
+class EventSources:
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self._readers: dict[int, SourceReader] = {}
+        self._tables: dict[int, TableReader] = {}
+        self.broken: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        state = self._engine.committed
+        for relation in state.catalog.of_kind(SOURCE):
+            if (known := stream_state(state, relation.id)) is not None:
+                self._read(relation, known)
+        for relation in state.catalog.of_kind(TABLE):
+            if (known := table_stream(state, relation.id)) is not None:
+                self._read_table(relation, known)
+
+    def stop(self) -> None:
+        with self._lock:
+            readers = [*self._readers.values(), *self._tables.values()]
+            self._readers, self._tables = {}, {}
+        for reader in readers:
+            reader.stop()
+
+    def being_written(self) -> set[int]:
+        """The views that tasks may be writing files of, which nobody names yet."""
+        state = self._engine.committed
+        return {view.id for id in list(self._readers) for view in views_on(state, id)}
+
+    def committed(self, state: Manifest) -> None:
+        for reader in list(self._readers.values()):
+            reader.committed(state)
+
+    def reader(self, source_id: int) -> SourceReader | None:
+        return self._readers.get(source_id)
+
+    def wake(self, view: ViewState) -> None:
+        for id in view.inputs:
+            if (reader := self._readers.get(id)) is not None:
+                reader.wake()
+
+    def _read(self, relation: Relation, known: StreamState) -> None:
+        try:
+            feed = self._feed(relation.id, known)
+        except HeadraceError as error:
+            self.broken[relation.id] = error.message
+            log.error('source "%s" cannot be read: %s', relation.name, error.message)
+            return
+        reader = SourceReader(self._engine, relation, feed)
+        with self._lock:
+            self._readers[relation.id] = reader
+        reader.start()
+
+    def _read_table(self, relation: Relation, known: StreamState) -> None:
+        try:
+            feed = self._feed(relation.id, known)
+        except HeadraceError as error:
+            self.broken[relation.id] = error.message
+            log.error('table "%s" cannot be read: %s', relation.name, error.message)
+            return
+        reader = TableReader(self._engine, relation, feed)
+        with self._lock:
+            self._tables[relation.id] = reader
+        reader.start()
+
+    def _feed(self, id: int, known: StreamState) -> Feed:
+        connector = CONNECTORS[known.definition.connector]
+        return connector.feed(known.definition, known.resolved, self._outside(known.secrets, id))
+
+    def _outside(self, names: Mapping[str, str], id: int = 0) -> Outside:
+        engine = self._engine
+        return Outside(
+            secrets=self._secrets(names),
+            segments=StoredSegments(engine, id),
+            storage_at=partial(storage_at, engine.spark),
+        )
+
+    def _secrets(self, names: Mapping[str, str]) -> dict[str, str]:
+        storage, state = self._engine.storage, self._engine.committed
+        return {option: secrets.value(storage, state, name) for option, name in names.items()}
+
+    # --- CREATE SOURCE -----------------------------------------------------------------------------------------
+
+    def create(self, statement: ast.CreateSource) -> str | None:
+        found = self._described(statement)
+        if isinstance(found, str):
+            return found
+        relation = self._engine.coordinator.mutate(_adding(statement, found), statement.name)
+        self._read(relation, found)
+        return None
+
+    def create_table(self, statement: ast.CreateTableOfEvents) -> str | None:
+        found = self._described(statement)
+        if isinstance(found, str):
+            return found
+        if found.definition.on_bad == DEAD_LETTER:
+            raise Unsupported("bad.records = 'dead_letter' is not supported for tables yet", hint="use 'skip'")
+        feed = self._feed(0, found)
+        try:
+            extents = feed.extents(fresh=True)
+        finally:
+            feed.close()
+        relation = self._engine.coordinator.mutate(adding(statement, found, extents), statement.name)
+        self._read_table(relation, found)
+        return None
+
+    def _described(self, statement: ast.CreateSource) -> StreamState | str:
+        """What the statement asks for, or why there is nothing to be done."""
+        existing = self._engine.committed.catalog.find(statement.name)
+        if existing is not None:
+            if statement.if_not_exists:
+                return f'relation "{statement.name}" already exists, skipping'
+            raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
+        definition = Definition.of(statement)
+        for option in definition.option:
+            if "password" in option.lower():
+                raise InvalidParameterValue(
+                    f'option "{option}" must be a secret',
+                    hint=f"CREATE SECRET name AS '…', then {option} = SECRET name",
+                )
+        connector = CONNECTORS[definition.connector]
+        connector.check(definition)
+        resolved = connector.resolve(definition, self._outside(dict(statement.secrets)))
+        return StreamState(
+            definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
+        )
+
+    def dropped(self, before: Manifest) -> None:
+        """Nobody reads what is gone, and its log need not be kept."""
+        now = self._engine.committed
+        gone = [
+            relation.id
+            for relation in before.catalog
+            if relation.id not in now.catalog.relations
+            and (is_event_source(before, relation.id) or table_stream(before, relation.id) is not None)
+        ]
+        with self._lock:
+            readers = [of.pop(id) for of in (self._readers, self._tables) for id in gone if id in of]
+        for reader in readers:
+            reader.stop()
+        for id in gone:
+            self.broken.pop(id, None)
+            self._engine.storage.delete([f"sources/{id}"])
+
+    # --- views -------------------------------------------------------------------------------------------------
+
+    def extents(self, state: Manifest, ids: Sequence[int]) -> Extents:
+        """What there is now, of those relations that are sources of events. It asks them: not for the epoch loop."""
+        found = {}
+        for id in ids:
+            if is_event_source(state, id):
+                found[id] = self._required(state.catalog.relations[id]).extents()
+        return found
+
+    def _required(self, relation: Relation) -> SourceReader:
+        reader = self._readers.get(relation.id)
+        if reader is None:
+            raise ObjectNotReady(f'source "{relation.name}" is not read', hint=self.broken.get(relation.id))
+        return reader
+
+    def attach(
+        self, state: Manifest, relation: Relation, extents: Extents, options: Mapping[str, Any], epoch: int
+    ) -> tuple[Manifest, Relation | None]:
+        """The state with a view on sources, at the barrier where its history ends and its stream begins."""
+        stored = inputs_of(state.catalog, relation)
+        sources = sources_of(state.catalog, relation)
+        if stored or any(not is_event_source(state, each.id) for each in sources):
+            raise Unsupported(
+                "a materialized view on sources and other relations together is not supported yet",
+                hint="make a materialized view of each source first, and a view of those",
+            )
+        inputs = {}
+        for source in sources:
+            known = stream_state(state, source.id)
+            assert known is not None
+            if source.id not in extents:
+                raise ObjectNotReady(f'source "{source.name}" was created just now', hint="try it again")
+            there = extents[source.id]
+            begins = {split: extent.begin for split, extent in there.items()}
+            starts = {**begins, **known.starts}
+            stream = known.stream
+            if stream is None:  # nobody has read it: the stream begins with what comes next
+                ends = {split: max(extent.end, starts[split]) for split, extent in there.items()}
+                stream = Stream(next=ends)
+            known = dataclasses.replace(known, starts={**starts, **known.starts}, stream=stream)
+            state = with_stream(state, source.id, known)
+            # A view begins with what there is; only what goes from now on is lost to it.
+            first = {split: max(start, begins.get(split, 0)) for split, start in starts.items()}
+            inputs[source.id] = Handover.begin(first, stream)
+        relation = relation.replace(parallelism=options["streaming_parallelism"] or 0)
+        view = ViewState(
+            inputs=inputs,
+            parallelism=options["streaming_parallelism"] or self._engine.default_parallelism,
+            started_at=time.time(),
+            created_epoch=epoch,
+            rate_limit=options["backfill_rate_limit"],
+        )
+        if view.done:
+            return dataclasses.replace(state, catalog=state.catalog.add(relation)), None
+        relation = relation.replace(creating=True)
+        return with_view(dataclasses.replace(state, catalog=state.catalog.add(relation)), relation.id, view), relation
+
+    # --- batch -------------------------------------------------------------------------------------------------
+
+    def frame(
+        self, relation: Relation, demands: Mapping[str, Demand] | None = None, notes: list[str] | None = None
+    ) -> DataFrame:
+        """What there is now, from where the source was created to begin; of that, what a query may want."""
+        if threading.current_thread().name.startswith(EPOCH_THREADS):
+            # It would wait for an answer from outside, and, of files, for a commit: its own.
+            raise Unsupported(
+                f'source "{relation.name}" cannot be read by a statement that writes',
+                hint="make a materialized view of it, and read that",
+            )
+        reader, state = self._required(relation), self._engine.committed
+        known = stream_state(state, relation.id)
+        assert known is not None
+        ranges = [
+            Range(split, max(extent.begin, known.starts.get(split, 0)), extent.end)
+            for split, extent in sorted(reader.extents().items())
+        ]
+        if demands:
+            wanted = narrowed(reader.feed, ranges, demands)
+            if notes is not None and wanted != ranges:
+                kept, all = (sum(each.size for each in some) for some in (wanted, ranges))
+                notes.append(f'reads {kept} of {all} offsets of source "{relation.name}"')
+            ranges = wanted
+        return self._scan(reader, relation, ranges)
+
+    def covered(self, state: Manifest, source: Relation, view: Relation) -> DataFrame:
+        """The events that a view should have, as of a committed state."""
+        known, filling = stream_state(state, source.id), view_state(state, view.id)
+        reader = self._required(source)
+        assert known is not None
+        next = known.stream.next if known.stream is not None else {}
+        if filling is None:
+            ranges = [Range(split, known.starts.get(split, 0), end) for split, end in sorted(next.items())]
+        else:
+            stages = filling.inputs[source.id].stages
+            ranges = [Range(split, stage.start, stage.at) for split, stage in sorted(stages.items())]
+            for split, end in sorted(next.items()):
+                begin = stages[split].until if split in stages else known.starts.get(split, 0)
+                ranges.append(Range(split, begin, end))
+        extents = reader.extents()
+        there = [
+            Range(each.split, max(each.start, extents[each.split].begin), each.end)
+            for each in ranges
+            if each.split in extents
+        ]
+        return self._scan(reader, source, there)
+
+    def _scan(self, reader: SourceReader, relation: Relation, ranges: Sequence[Range]) -> DataFrame:
+        wanted = [each for each in ranges if each.size > 0]
+        return scan_source(self._engine.spark, self._engine.storage, reader.feed, relation, wanted)
+
+    def table_status(self) -> list[dict[str, Any]]:
+        """Of tables that events change."""
+        state, found = self._engine.committed, []
+        for relation in state.catalog.of_kind(TABLE):
+            if (known := table_stream(state, relation.id)) is not None:
+                reader = self._tables.get(relation.id)
+                found.append(self._described_status(relation, known, reader))
+        return found
+
+    # --- looking -----------------------------------------------------------------------------------------------
+
+    def status(self, relation: Relation) -> dict[str, Any]:
+        known = stream_state(self._engine.committed, relation.id)
+        assert known is not None
+        reader = self._readers.get(relation.id)
+        found = self._described_status(relation, known, reader)
+        return found | {"rows_per_second": None if reader is None else reader.rows_per_second}
+
+    def _described_status(
+        self, relation: Relation, known: StreamState, reader: SourceReader | TableReader | None
+    ) -> dict[str, Any]:
+        error = self.broken.get(relation.id) if reader is None else reader.error and reader.error.message
+        running = "idle" if known.stream is None else "running"
+        return {
+            "name": relation.name, "connector": known.definition.connector,
+            "state": "failed" if reader is None else "retrying" if error else running,
+            "lag_bytes": None, "lag_seconds": None, "error": error,
+            "lag_rows": reader.lag_rows if reader is not None and known.stream is not None else None,
+            "rows_per_second": None, "skipped": known.skipped, "lost": known.lost,
+        }  # fmt: skip
+
+
+class StoredSegments:
+    """A connector's log: files under ``sources/<id>``, in the order in which the manifest names them."""
+
+    def __init__(self, engine: Engine, id: int):
+        self._engine, self._id = engine, id
+
+    def load(self) -> list[Any]:
+        entries: list[Any] = []
+        for path in log_segments(self._engine.committed, self._id):
+            try:
+                entries += json.loads(zlib.decompress(self._engine.storage.read(path)))
+            except (OSError, zlib.error, ValueError) as problem:
+                raise CorruptWarehouse(f"{path} cannot be read: {problem}") from None
+        return entries
+
+    def append(self, entries: Sequence[Any]) -> None:
+        before = log_segments(self._engine.committed, self._id)
+        merged = len(before) >= SEGMENTS
+        if merged:
+            entries = [*self.load(), *entries]
+        path = f"sources/{self._id}/{uuid.uuid4().hex}"
+        self._engine.storage.make_dirs(f"sources/{self._id}")
+        self._engine.storage.write(path, zlib.compress(json.dumps(list(entries)).encode(), 1))
+        after = [path] if merged else [*before, path]
+        self._engine.coordinator.mutate(_with_log(self._id, after), "listing")
+        if merged:
+            self._engine.storage.delete(before)
+
+
+def _with_log(id: int, segments: Sequence[str]) -> Callable[[Manifest, int], tuple[Manifest, None]]:
+    return lambda state, epoch: (with_log(state, id, segments), None)
+
+
+def _adding(statement: ast.CreateSource, known: StreamState) -> Mutate:
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, Relation]:
+        relation = Relation(
+            id=state.catalog.next_id, name=statement.name, kind=SOURCE, columns=known.definition.relation_columns,
+            pk=PK, distribution=tuple(key.name for key in PK), append_only=True, definition=statement.sql,
+            options=statement.options, created_epoch=epoch,
+        )  # fmt: skip
+        catalog, of = state.catalog.add(relation), known
+        if known.definition.on_bad == DEAD_LETTER:
+            table = dead_letter_table(catalog.next_id, relation, epoch)
+            catalog, of = catalog.add(table), dataclasses.replace(known, dead_letters=table.id)
+        return with_stream(dataclasses.replace(state, catalog=catalog), relation.id, of), relation
+
+    return apply
+
+
+def dead_letter_table(id: int, source: Relation, epoch: int) -> Relation:
+    """A table like any other: who has looked at a row may delete it. An event that several views miss is in it once."""
+    name = f"{source.name}_dead_letters"
+    kinds = {"partition": "bigint", "offset": "bigint", "at": "timestamptz", "reason": "varchar", "raw": "bytea"}
+    key = ("partition", "offset")
+    columns = tuple(
+        Column(name=column, type=SqlType(kind), nullable=column not in key) for column, kind in kinds.items()
+    )
+    definition = (
+        f'CREATE TABLE {quote_sql(name)} (partition BIGINT, "offset" BIGINT, at TIMESTAMPTZ, reason VARCHAR, raw BYTEA,'
+        ' PRIMARY KEY (partition, "offset"))'
+    )
+    return Relation(
+        id=id, name=name, kind=TABLE, columns=columns, pk=tuple(KeyColumn(name=each) for each in key),
+        distribution=key, definition=definition, created_epoch=epoch,
+    )  # fmt: skip

@@ -1,0 +1,223 @@
+"""Tables whose rows are changed by events: FORMAT UPSERT and FORMAT DEBEZIUM.
+
+Like a source, with one difference: what the stream brings are changes of rows by their key, so there is one reader for
+the table itself, and nothing like a history. Executors read and decode, and leave of each key only the last change;
+these come to the driver, as other small writes do, in bounded portions, and are applied and committed together with
+the stream's position.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.catalog import TABLE, Column, KeyColumn, Relation
+from headrace.engine.changes import ChangelogRows
+from headrace.engine.coordinator import Mutate, Write
+from headrace.engine.feeds import StreamState, table_stream, with_table_stream
+from headrace.engine.ingest import Report, judge
+from headrace.engine.spark import spark_errors, use_pool
+from headrace.errors import EngineClosed, Fenced, HeadraceError, SparkJobCancelled
+from headrace.failpoints import failpoint
+from headrace.sources.changes import DELETED
+from headrace.sources.connector import Feed, Reader
+from headrace.sources.handover import Extent, Range, Stream
+from headrace.sql import statements as ast
+from headrace.state.keys import KeyCodec
+from headrace.state.layout import Layout
+from headrace.state.manifest import Manifest
+from headrace.state.prepared import packed_rows, run_tasks
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+
+log = logging.getLogger("headrace")
+
+TABLE_EVENTS = 50_000
+"""Events of one epoch"""
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldRange:
+    """A task body for ``mapInArrow``: a pickled range in; out comes what it does to each key, and a report."""
+
+    reader: Reader
+    key: tuple[str, ...]
+    on_bad: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                report, rows = Report(), b""
+                try:
+                    rows = self._folded(pickle.loads(packed), report)
+                except HeadraceError as problem:
+                    report.error = problem
+                yield pa.record_batch(
+                    {"report": pa.array([pickle.dumps(report)], pa.binary()), "rows": pa.array([rows], pa.binary())}
+                )
+
+    def _folded(self, task: Any, report: Report) -> bytes:
+        tables = []
+        for decoded in self.reader.read(task):
+            judge(self.on_bad, decoded, report)
+            tables.append(decoded.rows)
+        return packed_rows(last_of_each(pa.concat_tables(tables), self.key)) if tables else b""
+
+
+def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the last row, in the order in which those came."""
+    columns = [rows[name].to_pylist() for name in key]
+    last = {each: at for at, each in enumerate(zip(*columns, strict=True))}
+    return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(list(last.values()))))
+
+
+class TableReader:
+    """Follows the events of one table, in a thread of its own."""
+
+    def __init__(self, engine: Engine, table: Relation, feed: Feed):
+        self._engine, self._id, self.name, self._feed = engine, table.id, table.name, feed
+        self._news = threading.Event()
+        self._stopping = False
+        self.error: HeadraceError | None = None
+        self.lag_rows: int | None = None
+        self._thread = threading.Thread(target=self._run, name="headrace-source", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._feed.close()
+
+    def _run(self) -> None:
+        patience = 0.1
+        while not self._stopping:
+            self._news.clear()
+            try:
+                busy = self._turn()
+                self.error, patience = None, 0.1
+                if not busy:
+                    self._news.wait(POLL_SECONDS)
+            except (EngineClosed, Fenced):
+                return
+            except SparkJobCancelled:
+                continue
+            except HeadraceError as error:
+                if self.error is None or self.error.message != error.message:
+                    log.warning('table "%s": %s', self.name, error.message)
+                self.error = error
+                self._news.wait(patience)
+                patience = min(30.0, patience * 2)
+            except Exception as error:  # a fault of ours: it is shown, and tried again
+                log.exception('table "%s": unexpected error', self.name)
+                self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
+                self._news.wait(5.0)
+
+    def _turn(self) -> bool:
+        state = self._engine.committed
+        table, known = state.catalog.relations.get(self._id), table_stream(state, self._id)
+        if table is None or known is None or known.stream is None:
+            raise EngineClosed("the table was dropped")
+        self.name = table.name
+        extents = self._feed.extents()
+        stream = known.stream.meets({split: extent.begin for split, extent in extents.items()})
+        stream, gaps = stream.skip(extents)
+        for gap in gaps:
+            log.warning('table "%s": %s were removed before they were read', self.name, gap)
+            if known.definition.gaps_are_errors:
+                raise HeadraceError(f"{gap} were removed before they were read", hint="create the table again")
+        ahead = stream.ahead(extents)
+        self.lag_rows = sum(each.size for each in ahead)
+        ranges = self._feed.portion(ahead, TABLE_EVENTS) if ahead else []
+        if not ranges and stream == known.stream:
+            return False
+        report, rows = self._read(table, ranges) if ranges else (Report(), None)
+        report.lost += sum(gap.size for gap in gaps)
+        after = stream.took(*ranges)
+        self._feed.confirm()
+        self._engine.coordinator.mutate(self._taking(known.stream, after, report, rows), f"reading {self.name}")
+        self._feed.committed(after.next)
+        return bool(ranges)
+
+    def _read(self, table: Relation, ranges: Sequence[Range]) -> tuple[Report, pa.Table | None]:
+        key = tuple(each.name for each in table.pk)
+        body = FoldRange(reader=self._feed.reader, key=key, on_bad=self._feed.definition.on_bad)
+        # A key's events are in one split, and the tasks of a split answer in the order of its offsets.
+        tasks = [pickle.dumps(task) for task in self._feed.tasks(ranges, self._engine.default_parallelism)]
+        use_pool(self._engine.spark, "epochs")
+        with spark_errors(f'reading table "{table.name}"'):
+            lines = run_tasks(self._engine.spark, body, tasks, "report BINARY, rows BINARY").to_pylist()
+        failpoint("after_ingest")
+        whole, parts = Report(), []
+        for line in lines:
+            whole.add(pickle.loads(line["report"]))
+            if line["rows"]:
+                parts.append(pa.ipc.open_stream(line["rows"]).read_all())
+        if whole.error is not None:
+            raise whole.error
+        return whole, last_of_each(pa.concat_tables(parts), key) if parts else None
+
+    def _taking(
+        self, before: Stream, after: Stream, report: Report, rows: pa.Table | None
+    ) -> Callable[[Manifest, int], tuple[Manifest, None]]:
+        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
+            now, relation = table_stream(state, self._id), state.catalog.relations.get(self._id)
+            if now is None or relation is None or now.stream != before:
+                raise EngineClosed("the table was dropped")
+            epoch = max(epoch, state.epoch)
+            if rows is not None and rows.num_rows:
+                write = Write(table_id=self._id, change=changes_of(Layout.of(relation), rows))
+                state, _ = self._engine.evaluator(state, [write], epoch)
+            now = dataclasses.replace(
+                now, stream=after, skipped=now.skipped + report.bad_count, lost=now.lost + report.lost
+            )
+            failpoint("before_stream")
+            return dataclasses.replace(with_table_stream(state, self._id, now), epoch=epoch), None
+
+        return apply
+
+
+def changes_of(layout: Layout, rows: pa.Table) -> ChangelogRows:
+    gone = rows[DELETED]
+    keys = pa.schema([layout.row_schema.field(name) for name in layout.key_names])
+    return ChangelogRows(
+        rows=rows.filter(pc.invert(gone)).select(layout.names).cast(layout.row_schema),
+        deletes=rows.filter(gone).select(layout.key_names).cast(keys),
+        origins=keys.empty_table(),
+    )
+
+
+def adding(statement: ast.CreateTableOfEvents, known: StreamState, extents: Mapping[int, Extent]) -> Mutate:
+    """The mutation that makes the table; its stream begins where the source does."""
+    starts = {**{split: extent.begin for split, extent in extents.items()}, **known.starts}
+
+    def apply(state: Manifest, epoch: int) -> tuple[Manifest, Relation]:
+        columns = tuple(
+            Column(name=name, type=kind, nullable=name not in statement.pk) for name, kind in known.definition.shown
+        )
+        relation = Relation(
+            id=state.catalog.next_id, name=statement.name, kind=TABLE, columns=columns,
+            pk=tuple(KeyColumn(name=name) for name in statement.pk), distribution=statement.pk,
+            definition=statement.sql, options=statement.options, created_epoch=epoch,
+        )  # fmt: skip
+        KeyCodec.of(relation)  # refuses key types that have no order
+        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
+        begun = dataclasses.replace(known, stream=Stream(next=starts))
+        return with_table_stream(state, relation.id, begun), relation
+
+    return apply

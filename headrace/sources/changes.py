@@ -1,0 +1,112 @@
+"""Events that are changes of rows: FORMAT UPSERT and FORMAT DEBEZIUM.
+
+An upsert is the row that its key has from now on; without content (a tombstone) the row is gone. An event of Debezium
+says what a row was before and is after, or, for a deletion, only what it was. Of several changes of a key the last one
+counts, and all events of a key are in one partition, so their order is that of the offsets.
+
+>>> from headrace.types import SqlType
+>>> definition = Definition(connector="kafka", format="upsert", encode="json",
+...     columns=(("id", SqlType("bigint")), ("name", SqlType("varchar"))))
+>>> Changes(definition=definition, key=("id",)).of(b"7", b'{"name": "x"}')
+([7, 'x'], False)
+>>> Changes(definition=definition, key=("id",)).of(b'{"id": 7}', None)
+([7, None], True)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from headrace.sources.decoding import NotThis, json_value, text_value
+from headrace.sources.definition import Definition
+from headrace.types import SqlType
+
+DELETED = "_hr_deleted"
+"""The column that says that a row is gone: it has its key, and nothing else"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    definition: Definition
+    key: tuple[str, ...]
+
+    @cached_property
+    def _kinds(self) -> dict[str, SqlType]:
+        return dict(self.definition.columns)
+
+    def of(self, key: bytes | None, value: bytes | None) -> tuple[list[Any], bool] | None:
+        """The row's values, and whether it is gone; None: the event says nothing."""
+        if self.definition.format == "debezium":
+            return self._debezium(value)
+        fields = {} if value is None else _object(value, "its content")
+        row = {name: self._value(fields, name) for name in self._kinds}
+        if any(row[name] is None for name in self.key):
+            row |= {name: each for name, each in self._of_key(key).items() if row[name] is None}
+        return self._checked(row, deleted=value is None)
+
+    def _debezium(self, value: bytes | None) -> tuple[list[Any], bool] | None:
+        if value is None:
+            return None  # it follows a deletion, for compaction
+        event = _object(value, "its content")
+        payload = event.get("payload", event)
+        operation = payload.get("op") if isinstance(payload, dict) else None
+        if operation not in ("c", "r", "u", "d"):
+            raise NotThis(f"it is not an event of Debezium that changes a row: op is {operation!r}")
+        deleted = operation == "d"
+        fields = payload.get("before" if deleted else "after")
+        if not isinstance(fields, dict):
+            raise NotThis(f"it lacks the row {'before' if deleted else 'after'} the change")
+        names = self.key if deleted else self._kinds
+        row = dict.fromkeys(self._kinds) | {name: self._value(fields, name) for name in names}
+        return self._checked(row, deleted=deleted)
+
+    def _checked(self, row: dict[str, Any], *, deleted: bool) -> tuple[list[Any], bool]:
+        for name in self.key:
+            if row[name] is None:
+                raise NotThis(f'its key lacks column "{name}"')
+        return [row[name] for name in self._kinds], deleted
+
+    def _of_key(self, key: bytes | None) -> dict[str, Any]:
+        """An object with the columns of the key, or the value of its only column."""
+        if key is None:
+            raise NotThis("it has no key")
+        try:
+            found = json.loads(key, parse_float=Decimal)
+        except ValueError:
+            found = None
+        if isinstance(found, dict):
+            payload = found.get("payload")
+            found = payload if isinstance(payload, dict) else found
+            return {name: self._value(found, name) for name in self.key}
+        if len(self.key) > 1:
+            raise NotThis(f"its key is not an object with {', '.join(self.key)}")
+        (name,) = self.key
+        try:
+            text = key.decode()
+            kind = self._kinds[name]
+            if isinstance(found, str):
+                return {name: json_value(found, kind)}
+            return {name: text_value(text, kind)}
+        except UnicodeDecodeError:
+            raise NotThis("its key is not text") from None
+
+    def _value(self, fields: Mapping[str, Any], name: str) -> Any:
+        try:
+            return json_value(fields.get(name), self._kinds[name])
+        except NotThis as reason:
+            raise NotThis(f'column "{name}": {reason}') from None
+
+
+def _object(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as problem:
+        raise NotThis(f"{what} is not JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise NotThis(f"{what} is JSON, but not an object")
+    return found

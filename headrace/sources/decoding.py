@@ -1,0 +1,371 @@
+"""The content of events to columns: ENCODE JSON, CSV, BYTES.
+
+A block of events is decoded by Arrow at once. If Arrow finds anything in it that it does not understand, the block is
+decoded again one event at a time, which finds the one at fault, knows more spellings of values, and has the last word.
+So a bad event costs its block some time, and nothing else.
+
+A field that an event lacks is NULL, one that no column has is ignored, and a value that its column cannot hold makes
+the event a bad one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from headrace.errors import HeadraceError, InvalidDefinition
+from headrace.sources.definition import Definition
+from headrace.sql.literals import NOT_CONSTANT, from_text
+from headrace.types import INTEGERS, SqlType
+
+Values = Sequence[bytes | None]
+Columns = dict[str, pa.Array]
+
+_AS_THEY_ARE = (*INTEGERS, "boolean", "real", "double precision", "varchar")
+_FROM_TEXT = ("date", "timestamp", "timestamptz")
+_RANGES = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
+
+
+class NotThis(Exception):
+    """An event is not what its source says; the text says why."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    at: int
+    """The event's place in the block"""
+    reason: str
+
+
+def check(definition: Definition, encodings: Sequence[str]) -> None:
+    if definition.encode not in encodings:
+        raise InvalidDefinition(
+            f"connector = '{definition.connector}' needs FORMAT PLAIN ENCODE {' or '.join(encodings).upper()}"
+        )
+    if definition.format != "plain":
+        raise InvalidDefinition(
+            f"FORMAT {definition.format.upper()} describes changes of rows, and a source has none", hint="use PLAIN"
+        )
+    known = {"csv": {"delimiter", "without_header"}}.get(definition.encode, set())
+    for name, _ in definition.encode_options:
+        if name not in known:
+            raise InvalidDefinition(f'ENCODE {definition.encode.upper()} has no option "{name}"')
+    if definition.encode == "bytes":
+        kinds = [kind.name for _, kind in definition.columns]
+        if kinds not in (["bytea"], ["varchar"]):
+            raise InvalidDefinition("ENCODE BYTES needs one column, of type BYTEA or VARCHAR")
+    if definition.encode == "csv":
+        delimiter_of(definition)
+        for name, kind in definition.columns:
+            if kind.name in ("array", "struct", "map", "bytea"):
+                raise InvalidDefinition(f'column "{name}": ENCODE CSV has no values of type {kind}')
+
+
+def in_order_of(definition: Definition, names: Sequence[str]) -> Definition:
+    """With the columns of a file whose first line names them: those that the source has not are text, and ignored."""
+    kinds = dict(definition.columns)
+    columns = tuple(
+        (name, kinds[name]) if name in kinds and name not in names[:at] else (f"\0{at}", SqlType("varchar"))
+        for at, name in enumerate(names)
+    )
+    return dataclasses.replace(definition, columns=columns)
+
+
+def delimiter_of(definition: Definition) -> str:
+    delimiter = dict(definition.encode_options).get("delimiter", ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+        raise InvalidDefinition(f"a delimiter cannot be {delimiter!r}", hint="it is one character")
+    return delimiter
+
+
+def decode(definition: Definition, values: Values) -> tuple[Columns, list[Fault]]:
+    """The columns of the good events, in order, and what is wrong with the others."""
+    quick, slow = _ENCODINGS[definition.encode or "json"]
+    columns = quick(definition, values)
+    if columns is not None:
+        return columns, []
+    rows, faults = [], []
+    for at, value in enumerate(values):
+        try:
+            rows.append(slow(definition, value))
+        except NotThis as reason:
+            faults.append(Fault(at, str(reason)))
+    names = [name for name, _ in definition.columns]
+    arrays = [pa.array([row[at] for row in rows], kind.arrow) for at, (_, kind) in enumerate(definition.columns)]
+    return dict(zip(names, arrays, strict=True)), faults
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------
+
+
+def _quick_json(definition: Definition, values: Values) -> Columns | None:
+    fields = []
+    for name, kind in definition.columns:
+        if kind.name in _AS_THEY_ARE:
+            fields.append(pa.field(name, kind.arrow))
+        elif kind.name in _FROM_TEXT:
+            fields.append(pa.field(name, pa.string()))
+        else:
+            return None
+    # Arrow's reader is for objects, one to a line. Of other things it may make anything, or nothing ever again.
+    if not values or any(value is None or value[:1] != b"{" or value[-1:] != b"}" for value in values):
+        return None
+    joined = b"\n".join(values)
+    if joined.count(b"\n") != len(values) - 1:
+        return None
+    try:
+        table = pa_json.read_json(
+            pa.BufferReader(joined),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
+            parse_options=pa_json.ParseOptions(
+                explicit_schema=pa.schema(fields), newlines_in_values=False, unexpected_field_behavior="ignore"
+            ),
+        )
+        if table.num_rows != len(values):
+            return None
+        return {name: _checked(_one(table[name]), kind) for name, kind in definition.columns}
+    except pa.ArrowException:
+        return None
+
+
+def _checked(column: pa.Array, kind: SqlType) -> pa.Array:
+    """Arrow lets pass what is not JSON: bytes that are no text, and numbers that are none."""
+    if pa.types.is_string(column.type):
+        column.validate(full=True)
+    elif pa.types.is_floating(column.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
+        raise pa.ArrowInvalid("a number that JSON does not have")
+    return column if kind.name in _AS_THEY_ARE else column.cast(kind.arrow)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _slow_json(definition: Definition, value: bytes | None) -> list[Any]:
+    if value is None:
+        raise NotThis("it has no content")
+    try:
+        found = json.loads(value, parse_float=Decimal, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        raise NotThis(f"it is not JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise NotThis("it is JSON, but not an object")
+    return [_of_field(found, name, kind) for name, kind in definition.columns]
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _of_field(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
+    try:
+        return json_value(found.get(name), kind)
+    except NotThis as reason:
+        raise NotThis(f'column "{name}": {reason}') from None
+
+
+def json_value(value: Any, kind: SqlType) -> Any:
+    """A value as ``json.loads`` has it, with Decimals for what has a point, as one of a column."""
+    if value is None:
+        return None
+    name = kind.name
+    if name == "varchar":
+        return value if isinstance(value, str) else _json_text(value)
+    if name == "jsonb":
+        return _json_text(value)
+    if name == "boolean":
+        return _required(value, isinstance(value, bool), kind)
+    if name in INTEGERS:
+        fits = isinstance(value, int) and not isinstance(value, bool) and -_RANGES[name] <= value < _RANGES[name]
+        return _required(value, fits, kind)
+    if name in ("real", "double precision"):
+        return float(_required(value, isinstance(value, (int, Decimal)) and not isinstance(value, bool), kind))
+    if name == "numeric":
+        return _numeric(value, kind)
+    if name in ("timestamp", "timestamptz") and isinstance(value, int) and not isinstance(value, bool):
+        return _moment(value, kind)
+    if name == "array":
+        return [json_value(each, kind.element) for each in _required(value, isinstance(value, list), kind)]
+    if name == "struct":
+        fields = _required(value, isinstance(value, dict), kind)
+        return {field: _of_field(fields, field, inner) for field, inner in kind.fields}
+    if name == "map":
+        (_, keys), (_, values) = kind.fields
+        pairs = _required(value, isinstance(value, dict), kind).items()
+        return [(text_value(key, keys), json_value(each, values)) for key, each in pairs]
+    return text_value(_required(value, isinstance(value, str), kind), kind)
+
+
+def _required(value: Any, fits: bool, kind: SqlType) -> Any:
+    if not fits:
+        raise NotThis(f"{_shown(value)} is not a value of type {kind}")
+    return value
+
+
+def _numeric(value: Any, kind: SqlType) -> Decimal:
+    fits = isinstance(value, (int, Decimal, str)) and not isinstance(value, bool)
+    try:
+        number = Decimal(_required(value, fits, kind))
+        return pa.scalar(number.quantize(Decimal(1).scaleb(-kind.arrow.scale)), kind.arrow).as_py()
+    except (InvalidOperation, pa.ArrowException, ValueError):
+        raise NotThis(f"{_shown(value)} is not a value of type {kind}") from None
+
+
+def _moment(millis: int, kind: SqlType) -> datetime:
+    """A number is milliseconds since 1970."""
+    try:
+        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
+    except OverflowError:
+        raise NotThis(f"{millis} is not a value of type {kind}") from None
+    return found if kind.name == "timestamptz" else found.replace(tzinfo=None)
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_decimal_text)
+
+
+def _decimal_text(value: Any) -> Any:
+    # A Decimal is what a JSON number with a point was read as.
+    return int(value) if value == value.to_integral_value() and abs(value) < 1 << 53 else float(value)
+
+
+def _shown(value: Any) -> str:
+    text = _json_text(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def text_value(text: str | None, kind: SqlType) -> Any:
+    """A text as PostgreSQL reads a constant of the type."""
+    if text is None:
+        return None
+    if kind.name == "varchar":
+        return text
+    if kind.name == "bytea":
+        return _bytes(text)
+    try:
+        found = from_text(text, kind)
+    except HeadraceError as problem:
+        raise NotThis(problem.message) from None
+    if found is not NOT_CONSTANT:
+        return found
+    try:
+        if kind.name == "jsonb":
+            return _json_text(json.loads(text, parse_float=Decimal))
+        if kind.name in ("real", "double precision"):
+            return float(text)
+        if kind.name == "numeric":
+            return _numeric(text, kind)
+        if kind.name == "date":
+            return date.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise NotThis(f"{_shown(text)} is not a value of type {kind}") from None
+    if kind.name == "timestamptz":
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return moment.replace(tzinfo=None)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        raise NotThis(f"{_shown(text)} is neither \\x and hexadecimal digits nor base64") from None
+
+
+# --- CSV ---------------------------------------------------------------------------------------------------------
+
+
+def _quick_csv(definition: Definition, values: Values) -> Columns | None:
+    if not values or any(not value or b"\n" in value or b'"' in value for value in values):
+        return None
+    names = [name for name, _ in definition.columns]
+    try:
+        table = pa_csv.read_csv(
+            pa.BufferReader(b"\n".join(values)),
+            read_options=pa_csv.ReadOptions(column_names=names, use_threads=False),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter_of(definition)),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+            ),
+        )
+        if table.num_rows != len(values):
+            return None
+        return {name: _of_texts(_one(table[name]), kind) for name, kind in definition.columns}
+    except pa.ArrowException:
+        return None
+
+
+def _of_texts(texts: pa.Array, kind: SqlType) -> pa.Array:
+    if kind.name == "boolean" or kind.name not in (*_AS_THEY_ARE, *_FROM_TEXT):
+        raise pa.ArrowInvalid("one at a time")
+    texts.validate(full=True)
+    return texts.cast(kind.arrow)
+
+
+def _slow_csv(definition: Definition, value: bytes | None) -> list[Any]:
+    if value is None:
+        raise NotThis("it has no content")
+    try:
+        lines = list(
+            csv.reader(io.StringIO(value.decode(), newline=""), delimiter=delimiter_of(definition), strict=True)
+        )
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise NotThis(f"it is not CSV: {problem}") from None
+    if len(lines) != 1:
+        raise NotThis(f"it has {len(lines)} lines")
+    texts = lines[0]
+    if len(texts) > len(definition.columns):
+        raise NotThis(f"it has {len(texts)} fields, and the source {len(definition.columns)} columns")
+    found = []
+    for at, (name, kind) in enumerate(definition.columns):
+        try:
+            found.append(text_value(texts[at] or None if at < len(texts) else None, kind))
+        except NotThis as reason:
+            raise NotThis(f'column "{name}": {reason}') from None
+    return found
+
+
+# --- BYTES -------------------------------------------------------------------------------------------------------
+
+
+def _quick_bytes(definition: Definition, values: Values) -> Columns | None:
+    ((name, kind),) = definition.columns
+    try:
+        found = pa.array(values, pa.binary()).cast(kind.arrow)
+        found.validate(full=True)
+        return {name: found}
+    except pa.ArrowException:
+        return None
+
+
+def _slow_bytes(definition: Definition, value: bytes | None) -> list[Any]:
+    ((_, kind),) = definition.columns
+    if value is None or kind.name == "bytea":
+        return [value]
+    try:
+        return [value.decode()]
+    except UnicodeDecodeError as problem:
+        raise NotThis(f"it is not text: {problem}") from None
+
+
+Quick = Callable[[Definition, Values], Columns | None]
+Slow = Callable[[Definition, bytes | None], list[Any]]
+_ENCODINGS: dict[str, tuple[Quick, Slow]] = {
+    "json": (_quick_json, _slow_json),
+    "csv": (_quick_csv, _slow_csv),
+    "bytes": (_quick_bytes, _slow_bytes),
+}

@@ -1,0 +1,415 @@
+"""connector = 'file': the files of a folder, or those whose paths match a pattern.
+
+There is one split, and its offsets are the numbers of pieces of files (:mod:`headrace.sources.listing`). A row is known
+by the number of its piece and its place in the file. Lists are made by a thread of their own, and appended to a log in
+the warehouse before anybody reads what is in them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import fnmatch
+import hashlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import DataError, HeadraceError, InvalidDefinition, InvalidParameterValue
+from headrace.sources import decoding
+from headrace.sources.connector import TASK_OFFSETS, BadRecord, Connector, Decoded, Feed, Outside, Resolved
+from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
+from headrace.sources.handover import Extent, Range
+from headrace.sources.listing import Found, Listing, Measured, Piece, Seen, seen
+from headrace.state.files import Files
+from headrace.state.storage import Storage
+
+log = logging.getLogger("headrace")
+
+PATH, REFRESH, SETTLE = "path", "refresh.interval.seconds", "settle.seconds"
+BLOCK = 16_384
+TAIL = 1 << 16
+HEAD = 256
+PORTION_FILES = 2_000
+"""Pieces of one epoch, or chunk, at most: opening a file costs more than what is in a small one"""
+
+LIST_AT_A_TIME = 1_000
+"""New files that are looked into before the first of them are read"""
+
+
+class FileGone(DataError):
+    """A file vanished before it was read, and the source says that this is an error."""
+
+
+def check(definition: Definition) -> None:
+    options = definition.option
+    definition.check_options({PATH, REFRESH, SETTLE})
+    definition.check_include(("partition", "offset", "file"))
+    if definition.encode == "parquet":
+        if definition.format != "plain" or definition.encode_options:
+            raise InvalidDefinition("files of Parquet are FORMAT PLAIN ENCODE PARQUET, without options")
+    else:
+        decoding.check(definition, ("parquet", "csv", "json"))
+    if not options.get(PATH):
+        raise InvalidParameterValue(f'option "{PATH}" is missing')
+    whole_number(options, REFRESH, 1, least=1)
+    whole_number(options, SETTLE, 10)
+
+
+def root_and_pattern(path: str) -> tuple[str, str]:
+    """The folder that has all of it, and a pattern for what is in there.
+
+    >>> [root_and_pattern(path) for path in ("s3a://bucket/logs/2026-*/*.json", "/data/in/", "/data/a.csv")]
+    [('s3a://bucket/logs', '2026-*/*.json'), ('/data/in', '*'), ('/data', 'a.csv')]
+    """
+    if path.endswith("/"):
+        path += "*"
+    parts = path.split("/")
+    fixed = next((at for at, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts) - 1)
+    return "/".join(parts[:fixed]) or "/", "/".join(parts[fixed:])
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Part by part: a star does not match a slash. What begins with a dot or an underscore is somebody's scratch.
+
+    >>> matches("a/b.csv", "*/*.csv"), matches("a/b.csv", "*.csv"), matches("_a/b.csv", "*/*.csv")
+    (True, False, False)
+    """
+    parts, wanted = path.split("/"), pattern.split("/")
+    if len(parts) != len(wanted) or any(part.startswith((".", "_")) for part in parts):
+        return False
+    return all(fnmatch.fnmatchcase(part, each) for part, each in zip(parts, wanted, strict=True))
+
+
+# --- reading, by executors ---------------------------------------------------------------------------------------
+
+Task = tuple[tuple[int, Piece], ...]
+"""Pieces with their numbers"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReader:
+    definition: Definition
+    files: Files
+
+    def read(self, task: Task) -> Iterator[Decoded]:
+        for number, piece in task:
+            try:
+                if piece.bad is not None:
+                    yield self._bad(number, piece, piece.bad)
+                elif piece.end > piece.start and self.definition.encode == "parquet":
+                    yield from self._parquet(number, piece)
+                elif piece.end > piece.start:
+                    yield from self._lines(number, piece)
+            except FileNotFoundError:
+                if self.definition.gaps_are_errors:
+                    raise FileGone(
+                        f"{piece.path} vanished before it was read",
+                        hint="retention.gaps = 'warn', when the source is created, goes on without such files",
+                    ) from None
+                yield Decoded(rows=self.definition.schema.empty_table(), lost=piece.rows)
+
+    def _bad(self, number: int, piece: Piece, reason: str) -> Decoded:
+        bad = BadRecord(split=number, offset=piece.start, reason=f"{piece.path}: {reason}")
+        return Decoded(rows=self.definition.schema.empty_table(), bad=(bad,))
+
+    def _finished(self, number: int, piece: Piece, columns: dict[str, Any], offsets: pa.Array) -> pa.Table:
+        count, schema = len(offsets), self.definition.schema
+        known = {
+            "partition": pa.repeat(pa.scalar(number, pa.int64()), count),
+            "offset": offsets,
+            "file": pa.repeat(pa.scalar(piece.path, pa.string()), count),
+        }
+        for each in self.definition.include:
+            columns[each.name] = known[each.what]
+        columns[PARTITION], columns[OFFSET] = known["partition"], offsets
+        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+
+    # --- Parquet -----------------------------------------------------------------------------------------------
+
+    def _parquet(self, number: int, piece: Piece) -> Iterator[Decoded]:
+        try:
+            with self.files.open_input(piece.path) as opened, pq.ParquetFile(opened) as parquet:
+                names = set(parquet.schema_arrow.names)
+                wanted = [name for name, _ in self.definition.columns if name in names]
+                at = 0
+                for group in range(parquet.metadata.num_row_groups):
+                    rows = parquet.metadata.row_group(group).num_rows
+                    if at + rows > piece.start and at < piece.end:
+                        yield from self._row_group(number, piece, parquet, group, at, wanted)
+                    at += rows
+        except pa.ArrowException as problem:
+            yield self._bad(number, piece, str(problem).splitlines()[0])
+
+    def _row_group(
+        self, number: int, piece: Piece, parquet: pq.ParquetFile, group: int, at: int, wanted: list[str]
+    ) -> Iterator[Decoded]:
+        for batch in parquet.iter_batches(BLOCK * 4, row_groups=[group], columns=wanted, use_threads=False):
+            first, last = max(piece.start - at, 0), min(piece.end - at, batch.num_rows)
+            if first < last:
+                part = batch.slice(first, last - first)
+                columns = {
+                    name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
+                    for name, kind in self.definition.columns
+                }
+                offsets = pa.array(range(at + first, at + last), pa.int64())
+                yield Decoded(rows=self._finished(number, piece, columns, offsets))
+            at += batch.num_rows
+
+    # --- lines -------------------------------------------------------------------------------------------------
+
+    def _lines(self, number: int, piece: Piece) -> Iterator[Decoded]:
+        """Lines that begin within the piece."""
+        with self.files.open_input(piece.path) as opened:
+            definition, skipped = self._header(opened)
+            opened.seek(max(piece.start - 1, 0))
+            data = opened.read(piece.end - max(piece.start - 1, 0))
+            if len(data) < piece.end - max(piece.start - 1, 0):
+                raise FileNotFoundError(piece.path)  # it was cut off meanwhile
+            at = max(piece.start - 1, 0)
+            if piece.start > 0:
+                cut = data.find(b"\n") + 1
+                at, data = (at + cut, data[cut:]) if cut else (piece.end, b"")
+            while at < piece.end and not data.endswith(b"\n"):  # the last line ends behind the piece
+                more = opened.read(TAIL)
+                end = more.find(b"\n") + 1
+                data += more[:end] if end else more
+                if end or not more:
+                    break
+        offsets, values = [], []
+        for line in data.split(b"\n"):
+            if at >= skipped and line.strip():
+                offsets.append(at)
+                values.append(line.removesuffix(b"\r"))
+            at += len(line) + 1
+        for first in range(0, len(values), BLOCK):
+            yield self._decoded(
+                number, piece, definition, offsets[first : first + BLOCK], values[first : first + BLOCK]
+            )
+
+    def _header(self, opened: Any) -> tuple[Definition, int]:
+        """The columns in the file's own order, and where its first line ends, if that names them."""
+        definition = self.definition
+        if definition.encode != "csv" or dict(definition.encode_options).get("without_header", "false") == "true":
+            return definition, 0
+        opened.seek(0)
+        line = opened.read(TAIL).split(b"\n", 1)[0]
+        names = [
+            each.strip().strip('"')
+            for each in line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").rstrip("\r").split(
+                decoding.delimiter_of(definition)
+            )
+        ]  # fmt: skip
+        return decoding.in_order_of(definition, names), len(line) + 1
+
+    def _decoded(
+        self, number: int, piece: Piece, definition: Definition, offsets: list[int], values: list[bytes]
+    ) -> Decoded:
+        columns, faults = decoding.decode(definition, values)
+        bad = tuple(
+            BadRecord(split=number, offset=offsets[each.at], reason=f"{piece.path}: {each.reason}", raw=values[each.at])
+            for each in faults
+        )
+        wrong = {each.at for each in faults}
+        good = pa.array([offset for at, offset in enumerate(offsets) if at not in wrong], pa.int64())
+        for name, kind in self.definition.columns:
+            if name not in columns:
+                columns[name] = pa.nulls(len(good), kind.arrow)
+        return Decoded(rows=self._finished(number, piece, columns, good), bad=bad)
+
+
+# --- listing, by the driver --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """Looks at what there is."""
+
+    definition: Definition
+    storage: Storage
+    pattern: str
+
+    @property
+    def lines(self) -> bool:
+        return self.definition.encode != "parquet"
+
+    def list(self) -> list[Found]:
+        return [
+            Found(path=entry.name, size=entry.size, mtime=entry.mtime)
+            for entry in self.storage.walk("")
+            if matches(entry.name, self.pattern)
+        ]
+
+    def measure(self, file: Found, before: Seen | None) -> Measured | None:
+        settled = time.time() - file.mtime > whole_number(self.definition.option, SETTLE, 10)
+        try:
+            with self.storage.files.open_input(file.path) as opened:
+                return self._lines(file, opened, before, settled) if self.lines else self._parquet(opened, settled)
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            return Measured(end=0, bad=str(problem)) if settled and before is None else None
+
+    @staticmethod
+    def _parquet(opened: Any, settled: bool) -> Measured | None:
+        """Its footer comes last: without one, somebody is still writing it, or nobody will finish it."""
+        try:
+            return Measured(end=pq.read_metadata(opened).num_rows)
+        except pa.ArrowException as problem:
+            return Measured(end=0, bad=str(problem).splitlines()[0]) if settled else None
+
+    @staticmethod
+    def _lines(file: Found, opened: Any, before: Seen | None, settled: bool) -> Measured:
+        """Up to the last line that is complete. What nobody has written to for a while is taken to be complete."""
+        at = 0 if before is None else before.end
+        head = opened.read(HEAD)
+        rewritten = before is not None and _digest(head, at) != before.begins_with
+        end = file.size
+        if not settled:
+            while end > at:
+                first = max(at, end - TAIL)
+                opened.seek(first)
+                newline = opened.read(end - first).rfind(b"\n")
+                if newline >= 0:
+                    end = first + newline + 1
+                    break
+                end = first
+        return Measured(end=end, begins_with=_digest(head, end), rewritten=rewritten)
+
+
+def _digest(head: bytes, end: int) -> str:
+    """Of the beginning of what has been read, as long as that is known."""
+    return hashlib.sha256(head[: min(HEAD, end)]).hexdigest()[:16]
+
+
+@dataclass(kw_only=True)
+class FileFeed(Feed):
+    reader: FileReader
+    folder: Folder
+    outside: Outside
+    refresh: float
+    pieces: list[Piece] = field(default_factory=list)
+    _known: dict[str, Seen] = field(default_factory=dict)
+    _rows: list[int] = field(default_factory=list)
+    """Of all pieces up to and with each"""
+    _listing: threading.Thread | None = None
+    _found: list[Found] | HeadraceError | None = None
+    _listed_at: float = 0.0
+    _took: float = 0.0
+    _told: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._adopt([Piece(**each) for each in self.outside.segments.load()])
+
+    def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
+        if fresh:
+            self._take_list(self.folder.list())
+        else:
+            self._take_background_list()
+        return {0: Extent(0, len(self.pieces))}
+
+    def _take_background_list(self) -> None:
+        found, self._found = self._found, None
+        if isinstance(found, HeadraceError):
+            raise found
+        if found is not None:
+            self._take_list(found)
+        # Whoever lists for long is not to do it all the time.
+        due = self._listed_at + max(self.refresh, 5 * self._took)
+        if self._listing is None and self._found is None and time.monotonic() >= due:
+            self._listing = threading.Thread(target=self._list, name="headrace-listing", daemon=True)
+            self._listing.start()
+
+    def _list(self) -> None:
+        began = time.monotonic()
+        try:
+            self._found = self.folder.list()
+        except HeadraceError as error:
+            self._found = error
+        except OSError as problem:
+            self._found = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
+        self._listed_at = time.monotonic()
+        self._took = self._listed_at - began
+        self._listing = None
+
+    def _take_list(self, found: Sequence[Found]) -> None:
+        listing = Listing(lines=self.folder.lines)
+        changed = [
+            each
+            for each in found
+            if (known := self._known.get(each.path)) is None or (known.size, known.mtime) != (each.size, each.mtime)
+            or (self.folder.lines and known.end < each.size)
+        ]  # fmt: skip
+        changed.sort(key=lambda each: (each.mtime, each.path))
+        for at in range(0, len(changed), LIST_AT_A_TIME):
+            part = changed[at : at + LIST_AT_A_TIME]
+            pieces, notes = listing.compare(part, self._known, self.folder.measure)
+            for note in notes:
+                if note not in self._told:
+                    self._told.add(note)
+                    log.warning("%s", note)
+            if pieces:
+                self.outside.segments.append([dataclasses.asdict(piece) for piece in pieces])
+                self._adopt(pieces)
+
+    def _adopt(self, pieces: Sequence[Piece]) -> None:
+        self._known = seen(pieces, self._known)
+        for piece in pieces:
+            self._rows.append(piece.rows + (self._rows[-1] if self._rows else 0))
+        self.pieces += pieces
+
+    def portion(self, ranges: Sequence[Range], budget: int) -> list[Range]:
+        if not ranges:
+            return []
+        (whole,) = ranges
+        end = bisect.bisect_right(self._rows, self._rows_before(whole.start) + budget, lo=whole.start, hi=whole.end)
+        return [Range(0, whole.start, min(max(end, whole.start + 1), whole.start + PORTION_FILES, whole.end))]
+
+    def tasks(self, ranges: Sequence[Range], parallelism: int) -> list[Task]:
+        numbers = [number for each in ranges for number in range(each.start, each.end)]
+        share = min(TASK_OFFSETS, max(1, -(-self.rows(ranges) // max(1, parallelism))))
+        files = max(1, -(-len(numbers) // max(1, parallelism)))
+        tasks: list[list[tuple[int, Piece]]] = []
+        held = 0
+        for number in numbers:
+            piece = self.pieces[number]
+            if not tasks or (held and held + piece.rows > share) or len(tasks[-1]) >= files:
+                tasks.append([])
+                held = 0
+            tasks[-1].append((number, piece))
+            held += piece.rows
+        return [tuple(task) for task in tasks]
+
+    def rows(self, ranges: Sequence[Range]) -> int:
+        return sum(self._rows_before(each.end) - self._rows_before(each.start) for each in ranges)
+
+    def _rows_before(self, number: int) -> int:
+        return self._rows[number - 1] if number else 0
+
+
+def resolve(definition: Definition, outside: Outside) -> Resolved:
+    root, _ = root_and_pattern(definition.option[PATH])
+    outside.storage_at(root)  # says so if there is no such thing
+    return Resolved(starts={0: 0})
+
+
+def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
+    root, pattern = root_and_pattern(definition.option[PATH])
+    storage = outside.storage_at(root)
+    return FileFeed(
+        definition=definition,
+        reader=FileReader(definition=definition, files=storage.files),
+        folder=Folder(definition=definition, storage=storage, pattern=pattern),
+        outside=outside,
+        refresh=float(whole_number(definition.option, REFRESH, 1, least=1)),
+    )
+
+
+CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)

@@ -1,0 +1,393 @@
+"""connector = 'kafka': a topic. Splits are its partitions, offsets those of the broker.
+
+Who reads is librdkafka, inside of tasks: there is nothing to be fetched for Spark, and a task decodes what it reads
+where it is. What a range's end is, is asked of the broker beforehand: the last *stable* offset, so that a task never
+waits for a transaction that somebody has left open. A task has read its range when it sees an offset behind it, or is
+told that there is nothing more: offsets that no event has (marks of transactions, what compaction has removed) are not
+waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.errors import EnvironmentProblem, InvalidDefinition, InvalidParameterValue
+from headrace.sources import decoding
+from headrace.sources.changes import DELETED, Changes
+from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
+from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
+from headrace.sources.handover import Extent, Range
+
+TOPIC, SERVERS, MODE, MILLIS = (
+    "topic",
+    "properties.bootstrap.server",
+    "scan.startup.mode",
+    "scan.startup.timestamp.millis",
+)
+GROUP = "group.id.prefix"
+EARLIEST, LATEST, TIMESTAMP = "earliest", "latest", "timestamp"
+
+BLOCK = 16_384
+"""Events that are decoded together"""
+
+PATIENCE = 30.0
+"""Seconds after which a broker that says nothing is taken to be gone"""
+
+ASK_SECONDS = 10.0
+"""How long an answer of a broker to the driver may take"""
+
+METADATA_SECONDS = 2.0
+"""How often the topic is looked at for new partitions"""
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise EnvironmentProblem(
+            "connector = 'kafka' needs the package confluent-kafka",
+            hint="pip install 'headrace[kafka]', on the driver and where executors run",
+        ) from None
+    return confluent_kafka
+
+
+def check(definition: Definition) -> None:
+    options = definition.option
+    definition.check_options({TOPIC, SERVERS, MODE, MILLIS, GROUP}, ("properties.",))
+    definition.check_include(("partition", "offset", "timestamp", "key", "header", "headers", "payload"))
+    if definition.format == "plain":
+        decoding.check(definition, ("json", "csv", "bytes"))
+    elif definition.encode != "json" or definition.encode_options:
+        raise InvalidDefinition(f"FORMAT {definition.format.upper()} is ENCODE JSON, without options")
+    for name in (TOPIC, SERVERS):
+        if not options.get(name):
+            raise InvalidParameterValue(f'option "{name}" is missing')
+    mode = options.get(MODE, EARLIEST)
+    if mode not in (EARLIEST, LATEST, TIMESTAMP):
+        raise InvalidParameterValue(f"{MODE} cannot be '{mode}'", hint="it is one of earliest, latest, timestamp")
+    if (mode == TIMESTAMP) != (MILLIS in options):
+        raise InvalidParameterValue(f"{MODE} = 'timestamp' and {MILLIS} belong together", hint="give both, or none")
+    whole_number(options, MILLIS, 0)
+
+
+def client_options(definition: Definition, secrets: Mapping[str, str]) -> dict[str, str]:
+    """What librdkafka is told: everything that begins with ``properties.``, as it is.
+
+    >>> found = client_options(Definition(connector="kafka", columns=(), options=(
+    ...     ("properties.bootstrap.server", "a:1"), ("properties.security.protocol", "SSL"))), {})
+    >>> found["bootstrap.servers"], found["security.protocol"]
+    ('a:1', 'SSL')
+    """
+    given = {**definition.option, **secrets}
+    found = {key.removeprefix("properties."): value for key, value in given.items() if key.startswith("properties.")}
+    found["bootstrap.servers"] = found.pop("bootstrap.server")
+    return found
+
+
+# --- reading, by executors ---------------------------------------------------------------------------------------
+
+_consumers: dict[str, Any] = {}
+"""Of this process. Connecting takes longer than reading a small range."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicReader:
+    definition: Definition
+    config: tuple[tuple[str, str], ...] = field(repr=False)
+    """With passwords in it"""
+
+    @property
+    def topic(self) -> str:
+        return self.definition.option[TOPIC]
+
+    def read(self, task: Range) -> Iterator[Decoded]:
+        kafka = _client()
+        consumer = self._consumer(kafka)
+        consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
+        try:
+            block: list[Any] = []
+            for message in self._messages(kafka, consumer, task):
+                block.append(message)
+                if len(block) >= BLOCK:
+                    yield self._decoded(task.split, block)
+                    block = []
+            if block:
+                yield self._decoded(task.split, block)
+        except BaseException:
+            _consumers.pop(repr(self.config), None)
+            raise
+        finally:
+            consumer.unassign()
+
+    def _consumer(self, kafka: Any) -> Any:
+        key = repr(self.config)
+        if key not in _consumers:
+            _consumers[key] = kafka.Consumer(
+                {
+                    "isolation.level": "read_committed",
+                    "fetch.wait.max.ms": "50",
+                    "queued.max.messages.kbytes": "16384",
+                    **dict(self.config),
+                    "group.id": "headrace-reader",  # is not used: nothing is subscribed to, nothing committed
+                    "enable.auto.commit": "false",
+                    "enable.auto.offset.store": "false",
+                    "auto.offset.reset": "error",
+                    "enable.partition.eof": "true",
+                }
+            )
+        return _consumers[key]
+
+    def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[Any]:
+        deadline = time.monotonic() + PATIENCE
+        after = task.start
+        while True:
+            # So many, and one that says that there are no more: who asks for more waits for them.
+            wanted = min(BLOCK, task.end - after + 1)
+            for message in consumer.consume(num_messages=wanted, timeout=0.1):
+                deadline = time.monotonic() + PATIENCE
+                if (error := message.error()) is not None:
+                    if error.code() == kafka.KafkaError._PARTITION_EOF:
+                        if message.offset() >= task.end:
+                            return
+                        continue  # a broker that was started just now may know less than before, for a moment
+                    raise _told(error, self.topic)
+                if message.offset() >= task.end:
+                    return
+                after = message.offset() + 1
+                yield message
+            if time.monotonic() > deadline:
+                raise SourceUnreachable(f'no broker of topic "{self.topic}" has answered for {PATIENCE:.0f} seconds')
+
+    def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
+        values = [message.value() for message in messages]
+        offsets = [message.offset() for message in messages]
+        columns, faults = decoding.decode(self.definition, values)
+        bad = ()
+        if faults:
+            wrong = {fault.at for fault in faults}
+            bad = tuple(
+                BadRecord(split=split, offset=offsets[fault.at], reason=fault.reason, raw=values[fault.at])
+                for fault in faults
+            )
+            messages = [message for at, message in enumerate(messages) if at not in wrong]
+            offsets = [offset for at, offset in enumerate(offsets) if at not in wrong]
+        schema = self.definition.schema
+        for each in self.definition.include:
+            column = _INCLUDED[each.what](messages, each.header)
+            columns[each.name] = pa.array(column, schema.field(each.name).type)
+        columns[PARTITION] = pa.repeat(pa.scalar(split, pa.int64()), len(messages))
+        columns[OFFSET] = pa.array(offsets, pa.int64())
+        return Decoded(rows=pa.table({name: columns[name] for name in schema.names}, schema=schema), bad=bad)
+
+
+def _timestamp(message: Any) -> int | None:
+    kind, millis = message.timestamp()
+    return None if kind == 0 else millis * 1000
+
+
+def _header(message: Any, name: str | None) -> bytes | None:
+    return next((value for key, value in reversed(message.headers() or []) if key == name), None)
+
+
+_INCLUDED: dict[str, Callable[[Sequence[Any], str | None], list[Any]]] = {
+    "partition": lambda messages, _: [message.partition() for message in messages],
+    "offset": lambda messages, _: [message.offset() for message in messages],
+    "timestamp": lambda messages, _: [_timestamp(message) for message in messages],
+    "key": lambda messages, _: [message.key() for message in messages],
+    "header": lambda messages, name: [_header(message, name) for message in messages],
+    "headers": lambda messages, _: [
+        [{"key": key, "value": value} for key, value in message.headers() or []] for message in messages
+    ],
+    "payload": lambda messages, _: [message.value() for message in messages],
+}
+
+
+# --- asking, by the driver ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesReader(TopicReader):
+    """For tables: rows have the table's columns and DELETED."""
+
+    key: tuple[str, ...]
+
+    def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
+        changes = Changes(definition=self.definition, key=self.key)
+        rows, gone, good, bad = [], [], [], []
+        for message in messages:
+            try:
+                found = changes.of(message.key(), message.value())
+            except decoding.NotThis as reason:
+                record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
+                bad.append(record)
+                continue
+            if found is not None:
+                rows.append(found[0])
+                gone.append(found[1])
+                good.append(message)
+        columns = {
+            name: pa.array([row[at] for row in rows], kind.arrow)
+            for at, (name, kind) in enumerate(self.definition.columns)
+        }
+        schema = self.definition.schema
+        for each in self.definition.include:
+            columns[each.name] = pa.array(_INCLUDED[each.what](good, each.header), schema.field(each.name).type)
+        shown = {name: columns[name] for name, _ in self.definition.shown}
+        return Decoded(rows=pa.table({**shown, DELETED: pa.array(gone, pa.bool_())}), bad=tuple(bad))
+
+
+class Topic:
+    """What the driver asks the brokers about a topic."""
+
+    def __init__(self, definition: Definition, config: Mapping[str, str]):
+        self._kafka = _client()
+        self.name = definition.option[TOPIC]
+        self._admin = self._kafka.admin.AdminClient({"socket.timeout.ms": "10000", **config})
+        self._looked_at = 0.0
+        self._partitions: tuple[int, ...] = ()
+
+    def partitions(self) -> tuple[int, ...]:
+        """Which there are; asked for again every now and then."""
+        if not self._partitions or time.monotonic() - self._looked_at > METADATA_SECONDS:
+            try:
+                found = self._admin.list_topics(self.name, timeout=ASK_SECONDS).topics[self.name]
+            except self._kafka.KafkaException as problem:
+                raise _told(problem.args[0], self.name) from None
+            if found.error is not None:
+                raise _told(found.error, self.name)
+            if len(found.partitions) < len(self._partitions):
+                raise _made_anew(self.name)
+            self._partitions, self._looked_at = tuple(sorted(found.partitions)), time.monotonic()
+        return self._partitions
+
+    def id(self) -> str:
+        """It changes if the topic is deleted and made anew."""
+        asked = self._admin.describe_topics(self._kafka.TopicCollection([self.name]))
+        return str(self._result(asked[self.name]).topic_id)
+
+    def offsets(self, spec: Any) -> dict[int, int]:
+        asked = self._admin.list_offsets(
+            {self._kafka.TopicPartition(self.name, partition): spec for partition in self.partitions()},
+            isolation_level=self._kafka.IsolationLevel.READ_COMMITTED,
+            request_timeout=ASK_SECONDS,
+        )
+        return {partition.partition: self._result(future).offset for partition, future in asked.items()}
+
+    def extents(self) -> dict[int, Extent]:
+        spec = self._kafka.admin.OffsetSpec
+        begins, ends = self.offsets(spec.earliest()), self.offsets(spec.latest())
+        return {split: Extent(begins[split], max(ends[split], begins[split])) for split in ends if split in begins}
+
+    def at(self, millis: int) -> dict[int, int]:
+        """The first offsets of a moment or later."""
+        spec = self._kafka.admin.OffsetSpec
+        ends = self.offsets(spec.latest())
+        found = self.offsets(spec.for_timestamp(millis))
+        return {split: ends[split] if offset < 0 else offset for split, offset in found.items()}
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except self._kafka.KafkaException as problem:
+            raise _told(problem.args[0], self.name) from None
+
+
+def _told(error: Any, topic: str) -> SourceUnreachable | SourceRefused:
+    kafka = _client()
+    if error.code() in (kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError._UNKNOWN_TOPIC):
+        return SourceRefused(f'topic "{topic}" does not exist', hint="is it the right broker, and the right name?")
+    if error.code() in (kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError._AUTHENTICATION):
+        return SourceRefused(f'topic "{topic}" may not be read: {error.str()}')
+    return SourceUnreachable(f'the brokers of topic "{topic}" do not answer as they should: {error.str()}')
+
+
+def _made_anew(topic: str) -> SourceRefused:
+    return SourceRefused(
+        f'topic "{topic}" is not the one that the source was created on: it was deleted and made anew',
+        hint="drop the source and its views, and create them again",
+    )
+
+
+@dataclass(kw_only=True)
+class KafkaFeed(Feed):
+    topic: Topic
+    topic_id: str
+    group: str
+    config: dict[str, str] = field(repr=False)
+    _checked_at: float = 0.0
+    _committer: Any = None
+
+    def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
+        if time.monotonic() - self._checked_at > METADATA_SECONDS:
+            self.confirm()
+        return self.topic.extents()
+
+    def since(self, moment: datetime) -> dict[int, int] | None:
+        return self.topic.at(math.floor(moment.timestamp() * 1000))
+
+    def confirm(self) -> None:
+        """No two topics have the same id. If it is the same after reading as it was before, nobody came between."""
+        if self.topic.id() != self.topic_id:
+            raise _made_anew(self.topic.name)
+        self._checked_at = time.monotonic()
+
+    def committed(self, next: Mapping[int, int]) -> None:
+        """For those who watch from outside: nothing is ever read from there."""
+        kafka = _client()
+        if self._committer is None:
+            self._committer = kafka.Consumer({**self.config, "group.id": self.group, "enable.auto.commit": "false"})
+        offsets = [kafka.TopicPartition(self.topic.name, split, offset) for split, offset in next.items()]
+        try:
+            self._committer.commit(offsets=offsets, asynchronous=True)
+            self._committer.poll(0)
+        except kafka.KafkaException:
+            pass  # the next commit says more
+
+    def close(self) -> None:
+        if self._committer is not None:
+            self._committer.close()
+
+
+def resolve(definition: Definition, outside: Outside) -> Resolved:
+    """Where it begins is found out once: what comes later does not change it."""
+    topic = Topic(definition, client_options(definition, outside.secrets))
+    options = definition.option
+    mode = options.get(MODE, EARLIEST)
+    if mode == TIMESTAMP:
+        starts = topic.at(int(options[MILLIS]))
+    else:
+        starts = {split: each.begin if mode == EARLIEST else each.end for split, each in topic.extents().items()}
+    group = f"{options.get(GROUP, 'headrace')}-{uuid.uuid4().hex[:12]}"
+    return Resolved(starts=starts, known={"topic_id": topic.id(), "group": group})
+
+
+def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
+    config = client_options(definition, outside.secrets)
+    return KafkaFeed(
+        definition=definition,
+        reader=_reader(definition, config),
+        topic=Topic(definition, config),
+        topic_id=resolved.known["topic_id"],
+        group=resolved.known["group"],
+        config=config,
+    )
+
+
+def _reader(definition: Definition, config: Mapping[str, str]) -> TopicReader:
+    given = tuple(sorted(config.items()))
+    if definition.format == "plain":
+        return TopicReader(definition=definition, config=given)
+    return ChangesReader(definition=definition, config=given, key=definition.key)
+
+
+CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)

@@ -1,0 +1,131 @@
+"""Tables that a topic's events change, against what the events come to."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import headrace
+from headrace.errors import HeadraceError, InvalidDefinition, Unsupported, WrongObjectKind
+from tests.engine.conftest import eventually
+from tests.engine.sources.conftest import NEEDS_KAFKA, ROOT, rows
+
+pytestmark = NEEDS_KAFKA
+
+
+def table(broker, topic: str, format: str = "UPSERT", name: str = "t", more: str = "") -> str:
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} (id BIGINT PRIMARY KEY, w VARCHAR) WITH (connector = 'kafka',"
+        f" topic = '{topic}', properties.bootstrap.server = '{broker.servers}'{more}) FORMAT {format} ENCODE JSON"
+    )
+
+
+class Writer:
+    """Random upserts and deletes, and what they come to."""
+
+    def __init__(self, broker, topic: str, partitions: int):
+        self._producer, self._topic, self._partitions = broker.producer(), topic, partitions
+        self._dice = random.Random(1)
+        self.expected: dict[int, str] = {}
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            id = self._dice.randrange(50)
+            value = None
+            if self._dice.random() < 0.3:
+                self.expected.pop(id, None)
+            else:
+                self.expected[id] = word = f"w{self._dice.randrange(1000)}"
+                value = json.dumps({"id": id, "w": word}).encode()
+            self._producer.produce(self._topic, value, key=str(id), partition=id % self._partitions)
+        assert self._producer.flush(60) == 0
+
+    def reached(self, db, name: str = "t") -> None:
+        expected = sorted(self.expected.items())
+        eventually(lambda: rows(db, f"SELECT id, w FROM {name}") == expected)
+
+
+def test_upserts_deletes_and_views_on_them(db, broker):
+    topic = broker.topic(partitions=3)
+    writer = Writer(broker, topic, 3)
+    writer.write(200)
+    db.sql(table(broker, topic))
+    writer.reached(db)
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, upper(w) AS w FROM t WHERE id < 25")
+    writer.write(200)
+    writer.reached(db)
+    assert rows(db, "SELECT * FROM m") == [(id, w.upper()) for id, w in sorted(writer.expected.items()) if id < 25]
+    assert db.sql("CHECK MATERIALIZED VIEW m").rows()[0][0].startswith("equal")
+    with pytest.raises(WrongObjectKind):
+        db.sql("INSERT INTO t VALUES (1, 'x')")
+    assert [row[:3] for row in db.sql("SHOW SOURCES").rows()] == [("t", "kafka", "running")]
+    db.sql("DROP TABLE t CASCADE")
+    assert not [key for key in db.engine.committed.offsets if key.startswith("source")]
+
+
+def test_debezium(db, broker):
+    topic = broker.topic()
+    events = [
+        {"op": "r", "before": None, "after": {"id": 1, "w": "a"}},
+        {"op": "c", "before": None, "after": {"id": 2, "w": "b"}},
+        {"op": "u", "before": {"id": 1, "w": "a"}, "after": {"id": 1, "w": "c"}},
+        {"op": "d", "before": {"id": 2, "w": "b"}, "after": None},
+    ]
+    broker.send(topic, [*(json.dumps({"payload": each}).encode() for each in events), None])
+    db.sql(table(broker, topic, "DEBEZIUM"))
+    eventually(lambda: rows(db, "SELECT * FROM t") == [(1, "c")])
+
+
+def test_bad_events(db, broker):
+    topic = broker.topic()
+    broker.send(topic, [b'{"id": 1}', b"nonsense", b'{"id": 2}'])
+    db.sql(table(broker, topic, name="lenient", more=", bad.records = 'skip'"))
+    eventually(lambda: rows(db, "SELECT id FROM lenient") == [(1,), (2,)])
+    db.sql(table(broker, topic, name="strict"))
+    by_name = {}
+
+    def failed() -> bool:
+        by_name.update({each["name"]: each for each in db.engine.sources.status()})
+        return bool(by_name["strict"]["error"])
+
+    eventually(failed)
+    assert "offset 1 of partition 0" in by_name["strict"]["error"] and by_name["lenient"]["skipped"] == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("CREATE TABLE t (id INT) WITH (connector = 'kafka') FORMAT UPSERT ENCODE JSON", InvalidDefinition),
+        ("CREATE TABLE t (id INT PRIMARY KEY) WITH (connector = 'kafka') FORMAT PLAIN ENCODE JSON", Unsupported),
+        ("CREATE TABLE t (id INT PRIMARY KEY) WITH (connector = 'file') FORMAT UPSERT ENCODE JSON", Unsupported),
+        ("CREATE TABLE t (id INT PRIMARY KEY) WITH (connector = 'kafka')", Unsupported),
+        ("CREATE SOURCE t (id INT) WITH (connector = 'kafka', topic = 'x') FORMAT UPSERT ENCODE JSON", HeadraceError),
+    ],
+)
+def test_what_is_refused(db, statement, error):
+    with pytest.raises(error):
+        db.sql(statement)
+
+
+@pytest.mark.slow
+def test_killed_between_reading_and_the_commit(spark, broker, warehouse):
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    topic = broker.topic(partitions=2)
+    writer = Writer(broker, topic, 2)
+    for place in ("before_stream:1", "after_commit:1"):
+        writer.write(100)
+        process = subprocess.run(
+            [sys.executable, "-m", "tests.engine.cdc_child", warehouse, table(broker, topic)], cwd=ROOT, timeout=200,
+            text=True, capture_output=True, env=os.environ | borrowed | {"HEADRACE_FAILPOINT": place},
+        )  # fmt: skip
+        assert process.returncode == -signal.SIGKILL, f"{place} was not reached: {process.stderr[-2000:]}"
+    with headrace.connect(warehouse, spark=spark) as db:
+        writer.write(100)
+        writer.reached(db)

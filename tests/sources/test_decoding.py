@@ -1,0 +1,140 @@
+"""Events to columns: both ways of reading a block agree, and what does not fit is named."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+
+import pytest
+
+from headrace.errors import InvalidDefinition
+from headrace.sources import decoding
+from headrace.sources.decoding import decode
+from headrace.sources.definition import Definition
+from headrace.types import SqlType, array_of
+
+KINDS = {
+    "i": SqlType("integer"), "s": SqlType("varchar"), "d": SqlType("double precision"), "b": SqlType("boolean"),
+    "t": SqlType("timestamptz"),
+}  # fmt: skip
+
+
+def source(encode: str = "json", options=(), **kinds: SqlType) -> Definition:
+    return Definition(
+        connector="kafka", columns=tuple((kinds or KINDS).items()), encode=encode, encode_options=tuple(options)
+    )
+
+
+def rows(definition: Definition, *values: bytes | None):
+    columns, faults = decode(definition, values)
+    found = [columns[name].to_pylist() for name, _ in definition.columns]
+    return list(zip(*found, strict=True)), [(fault.at, fault.reason) for fault in faults]
+
+
+AT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600000, tzinfo=datetime.UTC)
+
+
+def test_json_with_all_fields_some_and_others():
+    found, faults = rows(
+        source(),
+        b'{"i": 1, "s": "a\\u00e4", "d": 2, "b": true, "t": "2026-01-02T03:04:05.6Z", "more": [1, {"x": 2}]}',
+        b'{"s": null}',
+        b"{}",
+    )
+    assert found == [(1, "aä", 2.0, True, AT), (None,) * 5, (None,) * 5] and not faults
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"i": -5, "s": "", "d": 1.5, "b": False, "t": "2026-01-02T03:04:05.600000+00:00"},
+        {"i": 2**31 - 1, "s": "ä\n\t", "d": -3, "b": True, "t": "2026-01-02 03:04:05.6+00:00"},
+        {"d": 1e300, "s": '"quoted"', "x": None},
+    ],
+)
+def test_both_ways_of_reading_agree(event, monkeypatch):
+    value = json.dumps(event).encode()
+    quick = rows(source(), value)
+    monkeypatch.setitem(decoding._ENCODINGS, "json", (lambda *_: None, decoding._slow_json))
+    assert rows(source(), value) == quick
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (b"null", "not an object"), (b"[1]", "not an object"), (b"", "not JSON"), (None, "no content"),
+        (b'{"i": 1', "not JSON"), (b'{"i": 1} {"i": 2}', "not JSON"), (b"{'i': 1}", "not JSON"),
+        (b'{"i": 1.5}', 'column "i": 1.5 is not a value of type integer'), (b'{"i": "1"}', 'column "i": "1" is not'),
+        (b'{"i": 3000000000}', 'column "i"'), (b'{"i": true}', 'column "i"'), (b'{"b": 1}', 'column "b"'),
+        (b'{"d": "x"}', 'column "d"'), (b'{"d": NaN}', "not JSON"), (b'{"t": "yesterday-ish"}', 'column "t"'),
+        (b"\xff\xfe", "not JSON"), (b'{"s": "\xff"}', "not JSON"),
+    ],
+)  # fmt: skip
+def test_a_bad_event_is_named_and_its_neighbours_are_read(event, reason):
+    found, faults = rows(source(), b'{"i": 1}', event, b'{"i": 3}')
+    assert [row[0] for row in found] == [1, 3]
+    ((at, said),) = faults
+    assert at == 1 and reason in said
+
+
+def test_json_values_of_other_types():
+    definition = source(
+        n=SqlType("numeric", precision=10, scale=2), j=SqlType("jsonb"), a=array_of(SqlType("integer")),
+        o=SqlType("struct", fields=(("x", SqlType("integer")), ("y", SqlType("varchar")))), y=SqlType("bytea"),
+        t=SqlType("timestamp"), d=SqlType("date"),
+    )  # fmt: skip
+    found, faults = rows(
+        definition,
+        b'{"n": 1.5, "j": {"b": 1, "a": [1.0, 2.5]}, "a": [1, null], "o": {"x": 5, "z": 0}, "y": "aGk=",'
+        b' "t": 1000, "d": "2026-01-02"}',
+        b'{"n": "12.30", "y": "\\\\x6869"}',
+        b'{"n": 12345678901.0}',
+        b'{"a": [1, "x"]}',
+    )
+    assert [at for at, _ in faults] == [2, 3]
+    assert found[0] == (
+        Decimal("1.50"), '{"a":[1,2.5],"b":1}', [1, None], {"x": 5, "y": None}, b"hi",
+        datetime.datetime(1970, 1, 1, 0, 0, 1), datetime.date(2026, 1, 2),
+    )  # fmt: skip
+    assert found[1][:2] == (Decimal("12.30"), None) and found[1][4] == b"hi"
+
+
+def test_numbers_and_objects_in_a_text_column_are_their_text():
+    found, faults = rows(source(s=SqlType("varchar")), b'{"s": 5}', b'{"s": {"b": 1, "a": true}}', b'{"s": "5"}')
+    assert found == [("5",), ('{"a":true,"b":1}',), ("5",)] and not faults
+
+
+def test_of_a_field_that_comes_twice_the_last_counts():
+    assert rows(source(i=SqlType("integer")), b'{"i": 1, "i": 2}') == ([(2,)], [])
+
+
+def test_csv():
+    definition = source("csv", i=SqlType("integer"), s=SqlType("varchar"))
+    assert rows(definition, b"1,a", b",", b"3,") == ([(1, "a"), (None, None), (3, None)], [])
+    found, faults = rows(definition, b"1,a", b'2,"x,""y"', b"x,a", b"1,2,3", b"4")
+    assert found == [(1, "a"), (2, 'x,"y'), (4, None)]
+    assert [at for at, _ in faults] == [2, 3]
+    assert rows(source("csv", [("delimiter", ";")], i=SqlType("integer"), s=SqlType("varchar")), b"1;a,b") == (
+        [(1, "a,b")],
+        [],
+    )
+
+
+def test_bytes():
+    assert rows(source("bytes", y=SqlType("bytea")), b"\xff", None) == ([(b"\xff",), (None,)], [])
+    found, faults = rows(source("bytes", s=SqlType("varchar")), "ä".encode(), b"\xff")
+    assert found == [("ä",)] and "not text" in faults[0][1]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        source("parquet", i=SqlType("integer")), source("bytes", i=SqlType("integer")),
+        source("csv", y=SqlType("bytea")), source("csv", [("delimiter", "||")], i=SqlType("integer")),
+        source("json", [("unknown", "1")], i=SqlType("integer")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_decoded_is_refused(definition):
+    with pytest.raises(InvalidDefinition):
+        decoding.check(definition, ("json", "csv", "bytes"))

@@ -1,0 +1,250 @@
+"""Files: what a listing finds, what becomes of files that change, and the rows of each piece. No JVM."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.errors import InvalidDefinition, InvalidParameterValue
+from headrace.sources import files, listing
+from headrace.sources.connector import Outside, Resolved
+from headrace.sources.definition import OFFSET, PARTITION, Definition
+from headrace.sources.files import FileGone
+from headrace.sources.handover import Extent, Range
+from headrace.sql.statements import Include
+from headrace.state.storage import LocalStorage
+from headrace.types import SqlType
+
+COLUMNS = (("id", SqlType("bigint")), ("word", SqlType("varchar")))
+
+
+class Segments:
+    """The log of a connector, in memory."""
+
+    def __init__(self):
+        self.entries: list = []
+
+    def load(self) -> list:
+        return list(self.entries)
+
+    def append(self, entries) -> None:
+        self.entries += entries
+
+
+class Source:
+    def __init__(self, folder: Path, encode: str, pattern: str = "*", encode_options=(), **options: str):
+        given = {"connector": "file", "path": f"{folder}/{pattern}", "settle.seconds": "3600", **options}
+        self.definition = Definition(
+            connector="file", columns=COLUMNS, encode=encode, encode_options=tuple(encode_options),
+            include=(Include(what="file", name="file"),), options=tuple(given.items()),
+        )  # fmt: skip
+        files.check(self.definition)
+        self.folder, self.segments = folder, Segments()
+        self.open()
+
+    def open(self) -> None:
+        """As after a restart."""
+        outside = Outside(segments=self.segments, storage_at=LocalStorage)
+        self.feed = files.feed(self.definition, Resolved(starts={0: 0}), outside)
+
+    def list(self) -> Extent:
+        return self.feed.extents(fresh=True)[0]
+
+    def read(self, start: int = 0) -> tuple[list, list]:
+        """All pieces from one on: rows with their keys, and what was bad."""
+        found, bad = [], []
+        end = self.list().end
+        for task in self.feed.tasks([Range(0, start, end)], 2) if end > start else []:
+            for decoded in self.feed.reader.read(task):
+                found += decoded.rows.select([PARTITION, OFFSET, "id", "word", "file"]).to_pylist()
+                bad += decoded.bad
+        return found, bad
+
+    def ids(self, start: int = 0) -> list:
+        return [row["id"] for row in self.read(start)[0]]
+
+
+def parquet(path: Path, ids: range, **options) -> None:
+    table = pa.table({"id": pa.array(ids, pa.int64()), "word": [f"w{id}" for id in ids]})
+    pq.write_table(table, path, **options)
+
+
+def test_parquet_files_in_the_order_they_came(tmp_path):
+    parquet(tmp_path / "b.parquet", range(3))
+    os.utime(tmp_path / "b.parquet", (1, 1))
+    parquet(tmp_path / "a.parquet", range(3, 5))
+    (tmp_path / "_scratch.parquet").write_bytes(b"")
+    source = Source(tmp_path, "parquet", "*.parquet")
+    found, bad = source.read()
+    assert [row["id"] for row in found] == [0, 1, 2, 3, 4] and not bad
+    assert [(row[PARTITION], row[OFFSET]) for row in found] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    assert found[0]["file"] == "b.parquet"
+    parquet(tmp_path / "c.parquet", range(5, 6))
+    assert source.ids(2) == [5]
+    source.open()
+    assert source.ids() == [0, 1, 2, 3, 4, 5]
+
+
+def test_large_files_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "PIECE_ROWS", 7)
+    parquet(tmp_path / "a.parquet", range(50), row_group_size=10)
+    source = Source(tmp_path, "parquet")
+    assert source.list().end == 8 and source.ids() == list(range(50))
+    monkeypatch.setattr(listing, "PIECE_BYTES", 11)
+    (tmp_path / "in").mkdir()
+    lines = "".join(f'{{"id": {id}}}\n' for id in range(40))
+    (tmp_path / "in" / "a.json").write_text(lines)
+    source = Source(tmp_path / "in", "json")
+    assert source.list().end == -(-len(lines) // 11) and source.ids() == list(range(40))
+
+
+def test_files_of_lines_grow(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n{"id": 2}\n{"id"')
+    source = Source(tmp_path, "json")
+    assert source.ids() == [1, 2]
+    assert source.ids(1) == []
+    with path.open("a") as more:
+        more.write(': 3}\n\n{"id": 4}\r\n')
+    assert source.ids(1) == [3, 4]
+    source.open()
+    with path.open("a") as more:
+        more.write('{"id": 5}\n')
+    assert source.ids() == [1, 2, 3, 4, 5]
+
+
+def test_the_last_line_need_not_end_if_nobody_writes_any_more(tmp_path):
+    (tmp_path / "a.csv").write_text("id,word\n1,a\n2,b")
+    source = Source(tmp_path, "csv")
+    assert source.ids() == [1]
+    source = Source(tmp_path, "csv", **{"settle.seconds": "0"})
+    os.utime(tmp_path / "a.csv", (1, 1))
+    assert source.ids() == [1, 2]
+
+
+def test_a_file_that_is_written_anew_is_left_alone(tmp_path, caplog):
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n{"id": 2}\n')
+    source = Source(tmp_path, "json")
+    assert source.ids() == [1, 2]
+    path.write_text('{"id": 9}\n{"id": 8}\n{"id": 7}\n')
+    assert source.ids(1) == [] and "written anew" in caplog.text
+    path.write_text('{"id": 9}\n')
+    assert source.ids(1) == [] and "shorter" in caplog.text
+    other = tmp_path / "p"
+    other.mkdir()
+    parquet(other / "a.parquet", range(2))
+    source = Source(other, "parquet")
+    assert source.ids() == [0, 1]
+    parquet(other / "a.parquet", range(5))
+    assert source.ids(1) == []
+
+
+def test_half_written_empty_and_broken_files(tmp_path):
+    parquet(tmp_path / "whole.parquet", range(100))
+    data = (tmp_path / "whole.parquet").read_bytes()
+    half = tmp_path / "half.parquet"
+    half.write_bytes(data[:-50])
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    parquet(tmp_path / "none.parquet", range(0))
+    source = Source(tmp_path, "parquet")
+    assert source.ids() == list(range(100))
+    half.write_bytes(data)
+    assert len(source.ids()) == 200
+    # Nobody finishes it any more: then it is a bad one.
+    os.utime(tmp_path / "empty.parquet", (1, 1))
+    _, bad = source.read()
+    assert len(bad) == 1 and "empty.parquet" in bad[0].reason
+
+
+def test_a_file_that_vanishes_is_lost_or_an_error(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text('{"id": 1}\n')
+    source = Source(tmp_path, "json")
+    strict = Source(tmp_path, "json", **{"retention.gaps": "fail"})
+    for each in (source, strict):
+        each.list()
+    (tmp_path / "a.json").unlink()
+    (task,) = source.feed.tasks([Range(0, 0, 2)], 1)
+    found = list(source.feed.reader.read(task))
+    assert sum(each.rows.num_rows for each in found) == 1 and sum(each.lost for each in found) == 1
+    with pytest.raises(FileGone, match="a.json vanished"):
+        list(strict.feed.reader.read(strict.feed.tasks([Range(0, 0, 2)], 1)[0]))
+
+
+def test_bad_lines_are_named(tmp_path):
+    (tmp_path / "a.json").write_text('{"id": 1}\nnonsense\n{"id": "x"}\n{"id": 4}\n')
+    found, bad = Source(tmp_path, "json").read()
+    assert [row["id"] for row in found] == [1, 4]
+    assert [(each.offset, each.raw) for each in bad] == [(10, b"nonsense"), (19, b'{"id": "x"}')]
+
+
+def test_csv_with_and_without_a_header(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "PIECE_BYTES", 9)
+    (tmp_path / "a.csv").write_text("word,more,id\nx,1,1\ny,2,2\nz,3,3\n")
+    found, bad = Source(tmp_path, "csv").read()
+    assert [(row["id"], row["word"]) for row in found] == [(1, "x"), (2, "y"), (3, "z")] and not bad
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.csv").write_text("1|x\n2|y\n")
+    options = [("without_header", "true"), ("delimiter", "|")]
+    assert Source(tmp_path / "plain", "csv", encode_options=options).ids() == [1, 2]
+
+
+def test_parquet_with_other_columns(tmp_path):
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32()), "more": [True]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": ["x"], "word": ["y"]}), tmp_path / "b.parquet")
+    found, bad = Source(tmp_path, "parquet").read()
+    assert [(row["id"], row["word"]) for row in found] == [(1, None)]
+    assert len(bad) == 1 and "b.parquet" in bad[0].reason
+
+
+def test_a_portion_has_so_many_rows_and_files(tmp_path, monkeypatch):
+    for number in range(30):
+        parquet(tmp_path / f"{number:02}.parquet", range(10))
+    source = Source(tmp_path, "parquet")
+    assert source.list().end == 30
+    assert source.feed.portion([Range(0, 0, 30)], 45) == [Range(0, 0, 4)]
+    assert source.feed.portion([Range(0, 4, 30)], 1) == [Range(0, 4, 5)]
+    monkeypatch.setattr(files, "PORTION_FILES", 3)
+    assert source.feed.portion([Range(0, 4, 30)], 1000) == [Range(0, 4, 7)]
+    assert [source.feed.rows(each) for each in ([Range(0, 27, 30)], [Range(0, 0, 30)], [])] == [30, 300, 0]
+    tasks = source.feed.tasks([Range(0, 0, 30)], 4)
+    assert [number for task in tasks for number, _ in task] == list(range(30)) and len(tasks) >= 4
+
+
+def test_listing_does_not_hold_anybody_up(tmp_path, monkeypatch):
+    """The list is made by a thread of its own; until it is there, what is known is answered."""
+    import threading
+
+    source = Source(tmp_path, "json")
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    hold, original = threading.Event(), files.Folder.list
+
+    def slow(self):
+        assert hold.wait(30)
+        return original(self)
+
+    monkeypatch.setattr(files.Folder, "list", slow)
+    assert source.feed.extents() == {0: Extent(0, 0)}
+    hold.set()
+    deadline = time.monotonic() + 30
+    while source.feed.extents() != {0: Extent(0, 1)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("encode", "options", "error"),
+    [
+        ("bytes", {}, InvalidDefinition), ("json", {"path": ""}, InvalidParameterValue),
+        ("json", {"refresh.interval.seconds": "0"}, InvalidParameterValue), ("json", {"x": "1"}, InvalidParameterValue),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path, encode, options, error):
+    with pytest.raises(error):
+        Source(tmp_path, encode, **options)
