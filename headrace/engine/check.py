@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from headrace.backfill.filters import covered
-from headrace.catalog import SOURCE, Relation
+from headrace.catalog import Relation
 from headrace.engine.feeds import sources_of, view_state
 from headrace.engine.filling import jobs_of
 from headrace.engine.spark import spark_errors
@@ -77,7 +77,7 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     for source in sources_of(state.catalog, relation):
         frames[source.name] = engine.event_sources.covered(state, source, relation)
     for upstream in (state.catalog.relations[id] for id in bound.relations):
-        if upstream.kind == SOURCE:
+        if not upstream.stored:
             continue
         layout = Layout.of(upstream)
         rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)

@@ -150,11 +150,6 @@ class Definitions:
             view = self.materialized_view(statement, state, epoch)
             options = job_options(statement.options, variables)
             if sources_of(state.catalog, view.relation):
-                if view.made:
-                    raise Unsupported(
-                        "joins and aggregates directly on a source are not supported yet",
-                        hint="make a materialized view of the source first, and this one on that",
-                    )
                 return events.attach(state, view.relation, extents, options, epoch)
             return add_view(self._engine, view, state, options, epoch)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.sources.connector import Resolved
 from headrace.sources.definition import Definition
 from headrace.sources.handover import Handover, Stream
@@ -213,6 +213,6 @@ def stand_alone(catalog: Catalog, views: list[Relation]) -> bool:
     """Whether nothing that is stored stands on one of the views."""
     ids = {view.id for view in views}
     return not any(
-        each.kind in (MATERIALIZED_VIEW, INDEX) and ids.intersection(each.depends_on)
+        each.kind in (MATERIALIZED_VIEW, INDEX, INTERNAL) and ids.intersection(each.depends_on)
         for each in catalog.relations.values()
     )

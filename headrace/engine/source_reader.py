@@ -324,7 +324,9 @@ class SourceReader:
         for relation_id, files in written.files.items():
             if relation_id != source.id:
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, epoch)
-        state = dataclasses.replace(state, runs=runs)
+        state = evaluator.keyed.advance(
+            dataclasses.replace(state, runs=runs), written, epoch, evaluator.deriver, missed={}
+        )
         self._engine.backfills.record(state, written, epoch)
         return state
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import Job
-from headrace.catalog import MATERIALIZED_VIEW, Catalog, Relation
+from headrace.catalog import MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.engine.filling import restarted, with_job
 from headrace.engine.jobs import jobs_for, new_job
 from headrace.engine.plans import describe_view, refuse_unfinished
@@ -52,7 +52,7 @@ def new_view(
     try:
         bound, key, columns = describe_view(statement.query, catalog, names, engine.functions)
     except Unsupported:
-        if bound.as_of is not None:
+        if bound.as_of is not None or any(catalog.relations[id].kind == SOURCE for id in bound.relations):
             raise
         return _cut_view(statement, bound, catalog, names, epoch)
     relation = Relation(

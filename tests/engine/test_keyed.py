@@ -38,7 +38,7 @@ def internal_tables(db) -> list[str]:
 
 @pytest.mark.parametrize(
     ("small", "names"),
-    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "total", "newest"])],
+    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest"])],
 )
 def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
     monkeypatch.setattr(keyed, "FEW_KEYS", 5)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.tpch import QUERIES, Generator
 
-CHOSEN = QUERIES if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else [13, 18]
+CHOSEN = QUERIES if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else [18]
 ORDERS = 60
 
 
