@@ -280,6 +280,17 @@ class Topic:
         return str(self._result(asked[self.name]).topic_id)
 
     def offsets(self, spec: Any) -> dict[int, int]:
+        """Asked again while a broker says that it does not know yet: a topic that was made just now has no leader."""
+        deadline = time.monotonic() + ASK_SECONDS
+        while True:
+            try:
+                return self._offsets(spec)
+            except NotYet:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _offsets(self, spec: Any) -> dict[int, int]:
         asked = self._admin.list_offsets(
             {self._kafka.TopicPartition(self.name, partition): spec for partition in self.partitions()},
             isolation_level=self._kafka.IsolationLevel.READ_COMMITTED,
@@ -306,13 +317,19 @@ class Topic:
             raise _told(problem.args[0], self.name) from None
 
 
+class NotYet(SourceUnreachable):
+    """A broker answers that it cannot say now, and will be able to."""
+
+
 def _told(error: Any, topic: str) -> SourceUnreachable | SourceRefused:
     kafka = _client()
     if error.code() in (kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError._UNKNOWN_TOPIC):
         return SourceRefused(f'topic "{topic}" does not exist', hint="is it the right broker, and the right name?")
     if error.code() in (kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError._AUTHENTICATION):
         return SourceRefused(f'topic "{topic}" may not be read: {error.str()}')
-    return SourceUnreachable(f'the brokers of topic "{topic}" do not answer as they should: {error.str()}')
+    not_yet = (kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE)
+    kind = NotYet if error.code() in not_yet else SourceUnreachable
+    return kind(f'the brokers of topic "{topic}" do not answer as they should: {error.str()}')
 
 
 def _made_anew(topic: str) -> SourceRefused:
