@@ -43,7 +43,7 @@ def main() -> None:
                 f"CREATE SOURCE raw (value VARCHAR) WITH (connector = 'kafka', topic = '{topic}',"
                 f" properties.bootstrap.server = '{server.servers}') FORMAT PLAIN ENCODE BYTES"
             )
-            for round in range(1 + ROUNDS):  # the first is to warm up
+            for turn in range(1 + ROUNDS):  # the first is to warm up
                 read = seconds(lambda: by_spark(db, server, topic, f"{folder}/copy", own=own))
                 took = seconds(
                     lambda: db.sql("CREATE MATERIALIZED VIEW v AS SELECT user_id, url, price, at FROM clicks")
@@ -51,7 +51,7 @@ def main() -> None:
                 ((count,),) = db.sql("SELECT count(*) FROM v").rows()
                 assert count == events, f"{count} events instead of {events}"
                 db.sql("DROP MATERIALIZED VIEW v")
-                if round:
+                if turn:
                     ours.append(took)
                     theirs.append(read)
     finally:
