@@ -33,7 +33,7 @@ def relation(id: int, name: str, kind: str = TABLE, query: str | None = None, **
         name=name,
         kind=kind,
         columns=tuple(Column(name=column, type=type, hidden=column in hidden) for column, type in columns.items()),
-        pk=(KeyColumn(name=next(iter(columns))),),
+        pk=tuple(KeyColumn(name=name) for name in list(columns)[:1]),
         query=query,
     )
 
@@ -47,7 +47,7 @@ def catalog() -> Catalog:
         relation(3, "v", VIEW, 'SELECT "t"."a" AS "a", "t"."b" AS "b" FROM "public"."t" AS "t"', x=INT, y=TEXT),
         relation(4, "w", VIEW, 'SELECT "v"."x" AS "x" FROM "public"."v" AS "v"', x=INT),
         relation(5, "m", MATERIALIZED_VIEW, "SELECT 1", k=INT),
-        relation(6, "src", SOURCE, a=INT),
+        relation(6, "src", SOURCE),
         relation(7, "idx", INDEX, a=INT),
         relation(8, "Odd Name", TABLE, **{"A b": INT, "s": SqlType("struct", fields=(("f", INT), ("g", TEXT)))}),
     ):
