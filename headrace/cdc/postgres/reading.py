@@ -7,7 +7,7 @@ Tasks hold AccessShare locks and nothing else, and end with their range.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,9 @@ from headrace.cdc.rereads import Reread
 from headrace.cdc.values import column
 from headrace.state.layout import Layout
 
-IN_MEMORY = 32 << 20
-"""Bytes of a split that a task holds; what is more goes to a file on its disk"""
+BUFFERED = 1 << 20
+"""Bytes of a split that a task holds before they go to its file. A row is a call of its own, which a spooled file, in
+Python, makes three times as expensive as all else of receiving it."""
 
 BLOCK = 16 << 20
 """Bytes of CSV that become one piece of columns; no row may be larger"""
@@ -49,7 +50,7 @@ class CopyRange(SplitReader):
     address: Address
 
     def tables(self, split: CopySplit, layout: Layout) -> Iterator[pa.Table]:
-        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
+        with tempfile.TemporaryFile(buffering=BUFFERED) as copied:
             self._copy(split, copied)
             if copied.tell():
                 copied.seek(0)
@@ -70,19 +71,39 @@ class CopyRange(SplitReader):
                 connection.close()
 
 
+_WHOLE_NUMBERS = ("smallint", "integer", "bigint")
+"""Types of which Arrow reads exactly what PostgreSQL prints, without a column of texts between"""
+
+
 def _columns(copied: Any, layout: Layout) -> Iterator[pa.Table]:
-    for batch in _texts(copied, layout.names):
-        columns = [column(batch[name], layout.types[name], name) for name in layout.names]
-        yield pa.table(columns, schema=layout.row_schema)
+    read = {name: kind.arrow for name, kind in layout.columns if kind.name in _WHOLE_NUMBERS}
+    try:
+        for batch in _read(copied, layout.names, read):
+            columns = [
+                batch[name] if name in read else column(batch[name], layout.types[name], name) for name in layout.names
+            ]
+            yield pa.table(columns, schema=layout.row_schema)
+    except pa.ArrowInvalid:
+        if not read:
+            raise
+        copied.seek(0)  # a number that does not fit: as texts, its column and value can be named
+        for batch in _texts(copied, layout.names):
+            for name in layout.names:
+                column(batch[name], layout.types[name], name)
+        raise
 
 
 def _texts(copied: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    yield from _read(copied, names, {})
+
+
+def _read(copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
     yield from pc.open_csv(
         copied,
         read_options=pc.ReadOptions(column_names=names, block_size=BLOCK),
         parse_options=pc.ParseOptions(newlines_in_values=True),
         convert_options=pc.ConvertOptions(
-            column_types={name: pa.string() for name in names},
+            column_types={name: types.get(name, pa.string()) for name in names},
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -141,7 +162,7 @@ def rows_now(address: Address, table: SourceTable, keys: Sequence[Key]) -> Rerea
     held, names = SharedSnapshot(address), [column.name for column in table.columns]
     found: dict[Key, tuple | None] = dict.fromkeys(keys)
     try:
-        with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as copied:
+        with tempfile.TemporaryFile(buffering=BUFFERED) as copied:
             held.copy(table.rows_of(keys), copied)
             if copied.tell():
                 copied.seek(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 from headrace.cdc.postgres.server import parse_lsn
@@ -33,12 +34,11 @@ def test_a_snapshot_locks_nothing_and_holds_nothing_open(db, postgres, source, m
                 cursor.execute(LOCKS)
                 seen.update(mode for (mode,) in cursor.fetchall())
 
-    read, calls = splits.read_chunk, []
+    read, numbers = splits.read_chunk, itertools.count(1)
 
     def hold_third(*arguments):
-        calls.append(1)
-        staged = read(*arguments)
-        if len(calls) == 3:
+        number, staged = next(numbers), read(*arguments)
+        if number == 3:
             between.set()
             assert go_on.wait(60)
         return staged
