@@ -50,13 +50,13 @@ def main() -> None:
         write_files(folder / "large", FILES, rows // FILES)
         with PeakMemory() as memory, database() as db:
             db.sql(create_source("s", folder / "large"))
-            for round in range(1 + ROUNDS):  # the first is to warm up
+            for turn in range(1 + ROUNDS):  # the first is to warm up
                 frame = db.engine.spark.read.parquet(str(folder / "large"))
                 read = seconds(lambda frame=frame: frame.write.mode("overwrite").parquet(str(folder / "copy")))
                 took = seconds(lambda: db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, customer, note FROM s"))
                 assert db.sql("SELECT count(*) FROM v").rows() == [(rows,)]
                 db.sql("DROP MATERIALIZED VIEW v")
-                if round:
+                if turn:
                     ours.append(took)
                     theirs.append(read)
             longest = many_files(db, folder / "tiny", tiny)

@@ -1,6 +1,7 @@
-"""How fast does a topic become a view? Against Spark's own batch read of the topic, parsed and written as Parquet.
+"""How fast does a topic become a view? Against Spark, which parses the events and writes them as plain Parquet.
 
-5 M JSON events in four partitions. At least 0.8 of Spark's speed is wanted.
+5 M JSON events in four partitions. At least 0.8 of Spark's speed is wanted. Spark reads with its own connector, if
+there is one for its version in Maven's repository (for 4.3.0 there was none); or else with our batch scan, as bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from tests.support.kafka import Broker
 EVENTS, ROUNDS = 5_000_000, 2
 
 
-def by_spark(db: Database, server: Broker, topic: str, folder: str) -> None:
-    raw = (
-        db.engine.spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", server.servers)
-        .option("subscribe", topic)
-        .load()
-    )
+def by_spark(db: Database, server: Broker, topic: str, folder: str, *, own: bool) -> None:
+    if own:
+        reader = db.engine.spark.read.format("kafka").option("kafka.bootstrap.servers", server.servers)
+        raw = reader.option("subscribe", topic).load()
+    else:
+        raw = db.sql("SELECT value FROM raw").spark()
     schema = "user_id BIGINT, url STRING, price DOUBLE, at TIMESTAMP"
     parsed = raw.selectExpr(f"from_json(CAST(value AS STRING), '{schema}') AS e").selectExpr("e.*")
     parsed.write.mode("overwrite").parquet(folder)
@@ -35,28 +35,34 @@ def main() -> None:
     ours: list[float] = []
     theirs: list[float] = []
     try:
-        with_sparks_connector(folder)
+        own = with_sparks_connector(folder)
         with broker() as server, PeakMemory() as memory, database() as db:
             topic = filled_topic(server, events)
             db.sql(create_source(server, topic))
-            for round in range(1 + ROUNDS):  # the first is to warm up
-                read = seconds(lambda: by_spark(db, server, topic, f"{folder}/copy"))
+            db.sql(
+                f"CREATE SOURCE raw (value VARCHAR) WITH (connector = 'kafka', topic = '{topic}',"
+                f" properties.bootstrap.server = '{server.servers}') FORMAT PLAIN ENCODE BYTES"
+            )
+            for turn in range(1 + ROUNDS):  # the first is to warm up
+                read = seconds(lambda: by_spark(db, server, topic, f"{folder}/copy", own=own))
                 took = seconds(
                     lambda: db.sql("CREATE MATERIALIZED VIEW v AS SELECT user_id, url, price, at FROM clicks")
                 )
                 ((count,),) = db.sql("SELECT count(*) FROM v").rows()
                 assert count == events, f"{count} events instead of {events}"
                 db.sql("DROP MATERIALIZED VIEW v")
-                if round:
+                if turn:
                     ours.append(took)
                     theirs.append(read)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     ratio = median(theirs) / median(ours)
+    reading = "its own connector" if own else "our scan"
     report(
         "kafka_backfill",
-        f"{events:,} events in {median(ours):.1f} s ({events / median(ours):,.0f} events/s); Spark's own read, parse"
-        f" and write {median(theirs):.1f} s: ratio {ratio:.2f} (at least 0.8); peak memory {memory.megabytes} MB",
+        f"{events:,} events in {median(ours):.1f} s ({events / median(ours):,.0f} events/s); Spark, with {reading},"
+        f" parses and writes in {median(theirs):.1f} s: ratio {ratio:.2f} (at least 0.8); peak memory"
+        f" {memory.megabytes} MB",
         ratio=round(ratio, 3), limit=0.8, events=events, ours_s=round(median(ours), 2),
         spark_s=round(median(theirs), 2), peak_memory_mb=memory.megabytes,
     )  # fmt: skip

@@ -23,10 +23,10 @@ def main() -> None:
     times: dict[int, list[float]] = {1: [], VIEWS: []}
     read: dict[int, int] = {}
     with broker() as server, database() as db:
-        for round in range(1 + ROUNDS):  # the first is to warm up
+        for turn in range(1 + ROUNDS):  # the first is to warm up
             for views in times:
                 took, read[views] = drain(db, server, events, views)
-                if round:
+                if turn:
                     times[views].append(took)
     ratio = median(times[VIEWS]) / median(times[1])
     report(

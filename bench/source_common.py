@@ -10,6 +10,7 @@ from pathlib import Path
 import pyspark
 
 from headrace.demo.kafka.broker import jars_of
+from headrace.demo.process import DemoFailed
 from tests.support.kafka import Broker
 
 PARTITIONS = 4
@@ -46,9 +47,14 @@ def create_source(broker: Broker, topic: str, name: str = "clicks") -> str:
     )
 
 
-def with_sparks_connector(folder: str) -> None:
-    """Before Spark starts: it is to have its connector for Kafka."""
+def with_sparks_connector(folder: str) -> bool:
+    """Before Spark starts: it is to have its connector for Kafka, if there is one for this version."""
     there = {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     coordinates = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    found = [path for path in jars_of(coordinates, Path(folder) / "connector").glob("*.jar") if path.name not in there]
+    try:
+        jars = jars_of(coordinates, Path(folder) / "connector")
+    except DemoFailed:
+        return False
+    found = [path for path in jars.glob("*.jar") if path.name not in there]
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, found))} pyspark-shell"
+    return True

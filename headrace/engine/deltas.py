@@ -131,6 +131,7 @@ class Work:
         """What the changes of a relation are mapped to, row by row; nothing that stands on an operator."""
         mapped, found = {relation.id}, []
         for each in self.catalog.in_order(each.id for each in self.catalog.dependents(relation.id)):
+            # Not only what is stored: a source is not, and its views take what it brings.
             if each.operator is None and mapped.intersection(each.reads or each.depends_on):
                 mapped.add(each.id)
                 found.append(each)

@@ -243,7 +243,7 @@ class Folder:
     def list(self) -> list[Found]:
         return [
             Found(path=entry.name, size=entry.size, mtime=entry.mtime)
-            for entry in self.storage.walk("")
+            for entry in (self.storage.walk("") if "/" in self.pattern else self.storage.list(""))
             if matches(entry.name, self.pattern)
         ]
 
@@ -333,11 +333,12 @@ class FileFeed(Feed):
             self._found = self.folder.list()
         except HeadraceError as error:
             self._found = error
-        except OSError as problem:
+        except Exception as problem:  # whatever it was: it is said, and the next list is made
             self._found = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
-        self._listed_at = time.monotonic()
-        self._took = self._listed_at - began
-        self._listing = None
+        finally:
+            self._listed_at = time.monotonic()
+            self._took = self._listed_at - began
+            self._listing = None
 
     def _take_list(self, found: Sequence[Found]) -> None:
         listing = Listing(lines=self.folder.lines)

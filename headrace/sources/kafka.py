@@ -45,6 +45,9 @@ PATIENCE = 30.0
 ASK_SECONDS = 10.0
 """How long an answer of a broker to the driver may take"""
 
+QUIET = {"log_level": "2"}
+"""What goes wrong is said by errors; librdkafka would also write to standard error, many times a second."""
+
 METADATA_SECONDS = 2.0
 """How often the topic is looked at for new partitions"""
 
@@ -134,6 +137,7 @@ class TopicReader:
         if key not in _consumers:
             _consumers[key] = kafka.Consumer(
                 {
+                    **QUIET,
                     "isolation.level": "read_committed",
                     "fetch.wait.max.ms": "50",
                     "queued.max.messages.kbytes": "16384",
@@ -252,7 +256,7 @@ class Topic:
     def __init__(self, definition: Definition, config: Mapping[str, str]):
         self._kafka = _client()
         self.name = definition.option[TOPIC]
-        self._admin = self._kafka.admin.AdminClient({"socket.timeout.ms": "10000", **config})
+        self._admin = self._kafka.admin.AdminClient({**QUIET, "socket.timeout.ms": "10000", **config})
         self._looked_at = 0.0
         self._partitions: tuple[int, ...] = ()
 
@@ -276,6 +280,17 @@ class Topic:
         return str(self._result(asked[self.name]).topic_id)
 
     def offsets(self, spec: Any) -> dict[int, int]:
+        """Asked again while a broker says that it does not know yet: a topic that was made just now has no leader."""
+        deadline = time.monotonic() + ASK_SECONDS
+        while True:
+            try:
+                return self._offsets(spec)
+            except NotYet:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def _offsets(self, spec: Any) -> dict[int, int]:
         asked = self._admin.list_offsets(
             {self._kafka.TopicPartition(self.name, partition): spec for partition in self.partitions()},
             isolation_level=self._kafka.IsolationLevel.READ_COMMITTED,
@@ -302,13 +317,19 @@ class Topic:
             raise _told(problem.args[0], self.name) from None
 
 
+class NotYet(SourceUnreachable):
+    """A broker answers that it cannot say now, and will be able to."""
+
+
 def _told(error: Any, topic: str) -> SourceUnreachable | SourceRefused:
     kafka = _client()
     if error.code() in (kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError._UNKNOWN_TOPIC):
         return SourceRefused(f'topic "{topic}" does not exist', hint="is it the right broker, and the right name?")
     if error.code() in (kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError._AUTHENTICATION):
         return SourceRefused(f'topic "{topic}" may not be read: {error.str()}')
-    return SourceUnreachable(f'the brokers of topic "{topic}" do not answer as they should: {error.str()}')
+    not_yet = (kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE)
+    kind = NotYet if error.code() in not_yet else SourceUnreachable
+    return kind(f'the brokers of topic "{topic}" do not answer as they should: {error.str()}')
 
 
 def _made_anew(topic: str) -> SourceRefused:
@@ -345,7 +366,9 @@ class KafkaFeed(Feed):
         """For those who watch from outside: nothing is ever read from there."""
         kafka = _client()
         if self._committer is None:
-            self._committer = kafka.Consumer({**self.config, "group.id": self.group, "enable.auto.commit": "false"})
+            self._committer = kafka.Consumer(
+                {**QUIET, **self.config, "group.id": self.group, "enable.auto.commit": "false"}
+            )
         offsets = [kafka.TopicPartition(self.topic.name, split, offset) for split, offset in next.items()]
         try:
             self._committer.commit(offsets=offsets, asynchronous=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import InvalidDefinition, InvalidParameterValue
+from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue
 from headrace.sources import files, listing
 from headrace.sources.connector import Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition
@@ -248,3 +248,24 @@ def test_listing_does_not_hold_anybody_up(tmp_path, monkeypatch):
 def test_what_is_refused(tmp_path, encode, options, error):
     with pytest.raises(error):
         Source(tmp_path, encode, **options)
+
+
+def test_a_list_that_cannot_be_made_is_told_and_made_again(tmp_path, monkeypatch):
+    """Whatever goes wrong in the thread that lists: somebody hears of it, and it is not the last list."""
+    source = Source(tmp_path, "json")
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    monkeypatch.setattr(source.feed, "refresh", 0.0)
+    original = files.Folder.list
+    monkeypatch.setattr(files.Folder, "list", lambda self: 1 / 0)
+    deadline = time.monotonic() + 30
+    with pytest.raises(HeadraceError, match="cannot be listed"):
+        while time.monotonic() < deadline:
+            source.feed.extents()
+    monkeypatch.setattr(files.Folder, "list", original)
+    while True:
+        try:
+            if source.feed.extents() == {0: Extent(0, 1)}:
+                break
+        except HeadraceError:
+            continue  # one that was under way
+        assert time.monotonic() < deadline

@@ -43,7 +43,7 @@ def is_equal(db, view: str) -> str:
 
 
 def test_views_that_come_before_during_and_after(db):
-    """One of them only Spark can evaluate, one stands on another, one is a union."""
+    """One of them only Spark can evaluate, one stands on another, one counts what is in another, one is a union."""
     db.sql(source(rate=4000))
     db.sql("CREATE MATERIALIZED VIEW early AS SELECT id, v FROM g WHERE v < 50")
     eventually(lambda: count(db, "early") > 50)
@@ -51,6 +51,7 @@ def test_views_that_come_before_during_and_after(db):
     db.sql("CREATE MATERIALIZED VIEW above AS SELECT id FROM early WHERE v >= 10")
     db.sql("CREATE MATERIALIZED VIEW pair AS SELECT id FROM g WHERE v < 10 UNION ALL SELECT -id FROM g WHERE v > 89")
     db.sql("CREATE INDEX by_v ON early (v)")
+    db.sql("CREATE MATERIALIZED VIEW grouped AS SELECT v, count(*) AS n, sum(id) AS total FROM early GROUP BY v")
     eventually(lambda: count(db, "during") == ROWS)
     db.sql("CREATE MATERIALIZED VIEW late AS SELECT * FROM g")
     everything = rows(db, "SELECT id, v, word, p, o FROM g")
@@ -63,6 +64,8 @@ def test_views_that_come_before_during_and_after(db):
     assert rows(db, "SELECT id, v, word, p, o FROM late") == everything
     for view in ("early", "during", "above", "pair", "late"):
         is_equal(db, view)
+    by_v = {v: [id for id, each, *_ in everything if each == v] for v in range(50)}
+    assert rows(db, "SELECT v, n, total FROM grouped") == [(v, len(ids), sum(ids)) for v, ids in by_v.items() if ids]
     assert db.sql("CHECK INDEX by_v").rows()[0][0].startswith("equal")
     assert rows(db, "SELECT id FROM early WHERE v = 7") == [(id,) for id, v, *_ in everything if v == 7]
     db.sql("DROP MATERIALIZED VIEW early CASCADE; DROP MATERIALIZED VIEW late")
@@ -151,6 +154,7 @@ def test_sources_are_shown_and_described(db):
         ("CREATE SOURCE g (a INT) INCLUDE key WITH (connector = 'datagen')", InvalidDefinition),
         ("CREATE SOURCE g (a INT PRIMARY KEY) WITH (connector = 'datagen')", Unsupported),
         ("CREATE MATERIALIZED VIEW m AS SELECT id FROM base UNION ALL SELECT id FROM t", Unsupported),
+        ("CREATE MATERIALIZED VIEW m AS SELECT v, count(*) FROM base GROUP BY v", Unsupported),
         ("INSERT INTO base VALUES (1)", WrongObjectKind),
         ("INSERT INTO t SELECT id FROM base", Unsupported),
         ("CREATE TABLE u AS SELECT id FROM base", Unsupported),
