@@ -32,15 +32,11 @@ BLOCK = 16 << 20
 """Bytes of CSV that become one piece of columns; no row may be larger"""
 
 
-_COPY = "COPY ({}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
-"""Every value in quotes: so that NULL, which has none, is not an empty text"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class CopySplit:
     snapshot: str
     """By the name under which the driver has exported it"""
-    query: str
+    copy: str
     rewritten: str
     """Asks whether the table was written anew meanwhile"""
 
@@ -63,7 +59,7 @@ class CopyRange(SplitReader):
                 connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(split.snapshot)}")
-                    cursor.copy_expert(_COPY.format(split.query), into)
+                    cursor.copy_expert(split.copy, into)
                     cursor.execute(split.rewritten)  # with the lock still held, so it stays as it is
                     if cursor.fetchone()[0]:
                         raise SourceRefused("a table was written anew while it was read; it is read again")
@@ -140,15 +136,16 @@ class SharedSnapshot(Hold):
     def sees(self, transaction: int) -> bool:
         return self._snapshot.sees(transaction)
 
-    def copy(self, query: str, into: Any) -> None:
+    def copy(self, copy: str, into: Any) -> None:
         with self.address.errors(), self._connection.cursor() as cursor:
-            cursor.copy_expert(_COPY.format(query), into)
+            cursor.copy_expert(copy, into)
 
     def reader(self) -> CopyRange:
         return CopyRange(address=self.address)
 
     def split(self, table: SourceTable, start: Key | None, end: Key | None) -> CopySplit:
-        return CopySplit(snapshot=self._name, query=table.rows_between(start, end), rewritten=table.rewritten())
+        copy = table.copied(table.rows_between(start, end))
+        return CopySplit(snapshot=self._name, copy=copy, rewritten=table.rewritten())
 
     def read(self) -> None:
         pass
@@ -163,7 +160,7 @@ def rows_now(address: Address, table: SourceTable, keys: Sequence[Key]) -> Rerea
     found: dict[Key, tuple | None] = dict.fromkeys(keys)
     try:
         with tempfile.TemporaryFile(buffering=BUFFERED) as copied:
-            held.copy(table.rows_of(keys), copied)
+            held.copy(table.copied(table.rows_of(keys)), copied)
             if copied.tell():
                 copied.seek(0)
                 for batch in _texts(copied, names):

@@ -27,6 +27,12 @@ class SourceColumn:
     """One that is dropped and made again has another; 0: not known"""
 
 
+NEVER_EMPTY = (
+    "bool", "int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz",
+)  # fmt: skip
+"""Types of PostgreSQL's own whose values are not printed as an empty text"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceTable:
     schema: str
@@ -69,6 +75,16 @@ class SourceTable:
         names = ", ".join(identifier(column.name) for column in self.columns)
         key = _row([identifier(name) for name in self.key])
         return f"SELECT {names} FROM {self.full_name} WHERE {key} IN ({', '.join(map(self._bound, keys))})"
+
+    def copied(self, query: str) -> str:
+        """Rows of the table as CSV. What can be an empty text comes in quotes, always: NULL has none."""
+        quoted = [
+            identifier(column.name)
+            for column in self.columns
+            if not column.type.built_in or column.type.name not in NEVER_EMPTY
+        ]
+        force = f", FORCE_QUOTE ({', '.join(quoted)})" if quoted else ""
+        return f"COPY ({query}) TO STDOUT (FORMAT csv{force})"
 
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
