@@ -138,6 +138,13 @@ def _write(port: int, user: str, rows: int, per_second: float, number: int, stop
     connection.close()
 
 
+def settled(db: Database) -> None:
+    """Nothing is merged any more: what a table that was dropped had begun would be in the next one's way."""
+    time.sleep(0.5)
+    while db.engine.maintenance.being_merged:
+        time.sleep(0.1)
+
+
 def difference(db: Database, server: Postgres, table: str = "items") -> int:
     """0 once the table has caught up, as far as its count and sums tell; the writers must have stopped."""
     wanted = server.run("SELECT count(*), sum(id), sum(qty) FROM items")

@@ -15,21 +15,21 @@ import time
 import headrace
 from bench.cdc_common import Transactions, create_source, difference, postgres
 from bench.common import report
-from headrace.engine import follower
+from headrace.engine import chunk_reads
 from tests.support.postgres import Postgres
 
 ROWS, PER_SECOND = 3_000_000, 100
 
 
 def child(warehouse: str, port: str, owner: str) -> None:
-    read_chunk = follower.read_chunk
+    read_chunk = chunk_reads.read_chunk
 
     def read(*arguments):
         found = read_chunk(*arguments)
-        print(f"read {sum(staged.rows for staged in found)}", flush=True)
+        print(f"read {sum(file.rows for file in found)}", flush=True)
         return found
 
-    follower.read_chunk = read
+    chunk_reads.read_chunk = read
     db = headrace.connect(warehouse, driver_memory="4g", takeover=True)
     if db.engine.committed.catalog.find("items") is None:
         create_source(db, int(port), owner)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from bench.cdc_common import Transactions, create_source, difference, postgres, read_by_jdbc, with_jdbc
+from bench.cdc_common import Transactions, create_source, difference, postgres, read_by_jdbc, settled, with_jdbc
 from bench.common import PeakMemory, database, median, report, seconds
 from headrace.database import Database
 
@@ -41,6 +41,7 @@ def main() -> None:
                     took = seconds(lambda: snapshot(db))
                 different += difference(db, server)
                 db.sql("DROP TABLE items")
+                settled(db)
                 if turn:
                     jdbc.append(read)
                     ours.append(took)

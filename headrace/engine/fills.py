@@ -42,7 +42,7 @@ STEP_ROWS = 1 << 15
 TASK_ROWS = 1 << 19
 """Stored rows of a task: a fraction of a second, so that the tasks of epochs do not wait long for a processor."""
 
-FOOTER_BYTES = 24 << 20
+FOOTER_BYTES = 10 << 20
 """Of footers that a task keeps for its next step; a fill reads a file once, so that its worker need not remember it."""
 
 KEPT_ROWS = 1 << 18
