@@ -34,10 +34,9 @@ INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
 DRIVER_ROWS = 1 << 19
-"""Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer. As many more as
-there are columns that it need not read."""
+"""Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
 
-DRIVER_PROBES = 256
+DRIVER_PROBES = 128
 """… and of how many files."""
 
 GROUPS_AT_ONCE = 16
@@ -156,12 +155,6 @@ class ReadProbes:
         wanted = {*self.layout.key_names, *self.columns, VNODE, EPOCH, WEIGHT}
         return [name for name in self.layout.stored_schema.names if name in wanted]
 
-    @property
-    def share_read(self) -> float:
-        """Of the columns."""
-        names = self._names
-        return 1.0 if names is None else len(names) / len(self.layout.stored_schema.names)
-
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
         exactly = self.whole_keys and len(self.layout.key_names) > 1
         for name in keys.column_names:
@@ -224,7 +217,7 @@ def lookup(
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
     body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
     here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
-    if here and _rows(todo) * body.share_read <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
+    if here and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
         return newest_live(layout, pa.concat_tables(body.read(_brief(todo), key_table)))
     tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     packed = [_pack(task, key_table) for task in tasks]

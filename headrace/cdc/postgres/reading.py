@@ -25,8 +25,8 @@ from headrace.cdc.values import column
 from headrace.state.layout import Layout
 
 BUFFERED = 1 << 20
-"""Bytes of a split that a task holds before they go to its file. A row is a call of its own, which a spooled file, in
-Python, makes three times as expensive as all else of receiving it."""
+"""Bytes of a split that a task holds before they go to its file. A row is a call of its own, which is in Python if the
+file is a spooled one: receiving then took about twice as long."""
 
 BLOCK = 16 << 20
 """Bytes of CSV that become one piece of columns; no row may be larger"""
