@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import CorruptWarehouse
 
-FOOTER_CACHE_BYTES = 64 << 20
+FOOTER_CACHE_BYTES = 160 << 20
 """Of memory that the driver and each Python worker keep for footers."""
 
 RESTORE = "restore it from a backup; older epochs may be whole, see SET query_epoch"

@@ -7,14 +7,19 @@ costs nothing: keys beyond everything stored, such as a growing id, start no job
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +31,7 @@ from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.vnode import vnodes_of
+from headrace.types import SqlType
 
 if TYPE_CHECKING:
     from headrace.state.storage import Storage
@@ -33,13 +39,13 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_ROWS = 1 << 19
-"""Stored rows that the driver reads itself if they are on a disk of its own: a job would take longer."""
+DRIVER_VALUES = 1 << 24
+"""Stored values that the driver reads itself, in threads, if they are on a disk of its own: a job would take longer."""
 
-DRIVER_PROBES = 128
-"""… and of how many files."""
+DRIVER_PROBES = 256
+"""… and in how many pieces."""
 
-GROUPS_AT_ONCE = 16
+GROUPS_AT_ONCE = 32
 """Row groups that a task decodes before it looks for its keys in them; what is decoded then still is in the cache."""
 
 PREFIX_ROWS = 1 << 17
@@ -87,6 +93,11 @@ class Probe:
     first_key: int
     last_key: int
     rows: int
+    retracts: bool = True
+    """Whether some of the file's rows may be retractions."""
+
+
+BriefProbe = tuple[str, tuple[int, ...], int, int, bool]
 
 
 def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache) -> list[Probe]:
@@ -112,6 +123,7 @@ def probes(files: Iterable[RunFile], keys: Sequence[bytes], indexes: IndexCache)
                     first_key=places[min(hits[group][0] for group in chunk)],
                     last_key=places[max(hits[group][1] for group in chunk) - 1] + 1,
                     rows=per_group * len(chunk),
+                    retracts=file.retractions > 0,
                 )
             )
     return found
@@ -140,20 +152,27 @@ class ReadProbes:
                 for table in self.read(todo, pa.ipc.open_stream(keys_ipc).read_all()):
                     yield from table.to_batches()
 
-    def read(self, todo: Sequence[tuple[str, tuple[int, ...], int, int]], keys: pa.Table) -> Iterator[pa.Table]:
+    def read(self, todo: Sequence[BriefProbe], keys: pa.Table) -> Iterator[pa.Table]:
         """The same wherever it runs. What to do as :func:`_brief` says it."""
         for path, probes_of_file in itertools.groupby(todo, key=lambda probe: probe[0]):
             with open_parquet(self.files, path, footers=FOOTERS) as parquet:
-                for _, groups, first, last in probes_of_file:
-                    table = parquet.read_row_groups(list(groups), columns=self._names, use_threads=False)
-                    yield self._matching(table, keys.slice(first, last - first))
+                found = []
+                for _, groups, first, last, retracts in probes_of_file:
+                    names = [name for name in self.names if retracts or name != WEIGHT]
+                    table = parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+                    found.append(self._matching(table, keys.slice(first, last - first)))
+            yield self._stored(pa.concat_tables(found))
 
-    @property
-    def _names(self) -> list[str] | None:
-        if self.columns is None:
-            return None
-        wanted = {*self.layout.key_names, *self.columns, VNODE, EPOCH, WEIGHT}
-        return [name for name in self.layout.stored_schema.names if name in wanted]
+    @cached_property
+    def names(self) -> list[str]:
+        """What is read of each row. The vnode follows from the key, and each column costs as much as the next."""
+        schema, distribution = self.layout.stored_schema, self.layout.distribution
+        wanted = set(schema.names if self.columns is None else (*self.layout.key_names, *self.columns, EPOCH, WEIGHT))
+        if wanted.issuperset(distribution):
+            wanted.discard(VNODE)
+        else:
+            wanted.add(VNODE)
+        return [name for name in schema.names if name in wanted]
 
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
         exactly = self.whole_keys and len(self.layout.key_names) > 1
@@ -161,23 +180,49 @@ class ReadProbes:
             if self.layout.types[name].name in ("real", "double precision"):
                 exactly = self.whole_keys  # Arrow tells 0.0 from -0.0 and one NaN from another; keys do not
                 continue
-            wanted = pc.unique(keys[name])
-            table = table.filter(pc.is_in(table[name], value_set=wanted.cast(table.schema.field(name).type)))
+            wanted = pc.unique(keys[name]).cast(table.schema.field(name).type)
+            table = _with_low_bits_of(table, name, wanted)
+            table = table.filter(pc.is_in(table[name], value_set=wanted))
+        if exactly and table.num_rows:
+            # Column by column is not enough for a composite key: (1,2) and (2,1) would let (1,1) through.
+            names = self.layout.key_names
+            exact = set(self.layout.codec.encode_table(keys, names))
+            held = self.layout.codec.encode_table(self.layout.completed(table, names), names)
+            table = table.filter(pa.array([key in exact for key in held], pa.bool_()))
+        return table
+
+    def _stored(self, table: pa.Table) -> pa.Table:
         if self.columns is not None:
             table = self._with_nulls(table)
         table = self.layout.stored(table)
-        if exactly and table.num_rows:
-            # Column by column is not enough for a composite key: (1,2) and (2,1) would let (1,1) through.
-            exact = set(self.layout.codec.encode_table(keys, self.layout.key_names))
-            held = self.layout.codec.encode_table(table, self.layout.key_names)
-            table = table.filter(pa.array([key in exact for key in held], pa.bool_()))
+        if VNODE not in self.names:
+            vnodes = pa.array(vnodes_of(table, self.layout.distribution, self._hashed), pa.int16())
+            table = table.set_column(table.column_names.index(VNODE), VNODE, vnodes)
         return table
+
+    @property
+    def _hashed(self) -> list[SqlType]:
+        return [self.layout.types[name] for name in self.layout.distribution]
 
     def _with_nulls(self, table: pa.Table) -> pa.Table:
         for name, kind in self.layout.columns:
             if name not in table.column_names:
                 table = table.append_column(name, pa.nulls(table.num_rows, kind.arrow))
         return table
+
+
+_LOW_BITS = 0xFFFF
+
+
+def _with_low_bits_of(table: pa.Table, name: str, wanted: pa.Array) -> pa.Table:
+    """Rows whose number may be one of those wanted. To look each up in a hash table takes eight times as long, so what
+    cannot be one of a few is told by its low bits."""
+    column = table[name]
+    if not pa.types.is_integer(wanted.type) or column.null_count or wanted.null_count or len(wanted) > _LOW_BITS >> 4:
+        return table
+    marks = np.zeros(_LOW_BITS + 1, np.bool_)
+    marks[wanted.to_numpy() & _LOW_BITS] = True
+    return table.take(pa.array(np.flatnonzero(marks[column.to_numpy() & _LOW_BITS])))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,13 +261,7 @@ def lookup(
         return layout.stored_schema.empty_table()
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
     body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
-    here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
-    if here and _rows(todo) <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
-        return newest_live(layout, pa.concat_tables(body.read(_brief(todo), key_table)))
-    tasks = _balance(todo, spark.sparkContext.defaultParallelism)
-    packed = [_pack(task, key_table) for task in tasks]
-    found = run_tasks(spark, body, packed, layout.spark_schema)
-    return newest_live(layout, found.cast(layout.stored_schema))
+    return newest_live(layout, _found(spark, body, todo, key_table))
 
 
 def lookup_frame(
@@ -295,16 +334,27 @@ def starting_with(
     if not todo:
         return layout.stored_schema.empty_table()
     body = ReadProbes(files=files, layout=layout, whole_keys=False)
-    here = isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
-    if here and rows <= DRIVER_ROWS and len(todo) <= DRIVER_PROBES:
-        found = pa.concat_tables(body.read(_brief(todo), keys))
-    else:
-        tasks = _balance(todo, spark.sparkContext.defaultParallelism)
-        found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], layout.spark_schema)
-        found = found.cast(layout.stored_schema)
+    found = _found(spark, body, todo, keys)
     wanted = set(prefixes)
     held = codec.encode_table(found, names, vnodes=found[VNODE].to_numpy())
     return newest_live(layout, found.filter(pa.array([key in wanted for key in held], pa.bool_())))
+
+
+def _found(spark: SparkSession, body: ReadProbes, todo: list[Probe], keys: pa.Table) -> pa.Table:
+    """All stored versions of the keys, read by tasks, or by threads of this process where it is the only one."""
+    context = spark.sparkContext
+    tasks = _balance(todo, context.defaultParallelism)
+    here = isinstance(body.files, LocalFiles) and in_one_process(context.master)
+    if here and _rows(todo) * len(body.names) <= DRIVER_VALUES and len(todo) <= DRIVER_PROBES:
+        found = _threads().map(lambda task: list(body.read(_brief(task), keys)), tasks)
+        return pa.concat_tables(itertools.chain.from_iterable(found))
+    found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], body.layout.spark_schema)
+    return found.cast(body.layout.stored_schema)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), "headrace-lookup")
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:
@@ -327,8 +377,8 @@ def _rows(some: list[Probe]) -> int:
     return sum(probe.rows for probe in some)
 
 
-def _brief(task: list[Probe]) -> list[tuple[str, tuple[int, ...], int, int]]:
-    return [(probe.path, probe.groups, probe.first_key, probe.last_key) for probe in task]
+def _brief(task: list[Probe]) -> list[BriefProbe]:
+    return [(probe.path, probe.groups, probe.first_key, probe.last_key, probe.retracts) for probe in task]
 
 
 def _pack(task: list[Probe], key_table: pa.Table) -> bytes:
