@@ -10,6 +10,8 @@ raised in Spark's Python workers.
 
 from __future__ import annotations
 
+import re
+
 
 class HeadraceError(Exception):
     """Base of all errors that Headrace raises on purpose."""
@@ -20,9 +22,11 @@ class HeadraceError(Exception):
     """Whether a statement is to blame that shared an epoch with others, and with chunks of backfills."""
 
     def __init__(self, message: str, *, hint: str | None = None, position: int | None = None):
+        # Whose a temporary table is stands in its name, behind a NUL, and is no news to anybody.
+        message = re.sub(r"\0\d*", "", message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else re.sub(r"\0\d*", "", hint)
         self.position = position
 
     def __str__(self) -> str:

@@ -16,8 +16,10 @@ from headrace.serving.pg_catalog.relations import (
     column_numbers,
     has_key,
     key_oid,
+    namespace_of,
     numbered,
     oid,
+    schema_of,
     system_relation,
     type_modifier,
     type_oid,
@@ -29,7 +31,6 @@ from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
 from headrace.types import SqlType, quote_sql
 
-PUBLIC = NAMESPACES["public"]
 HEAP, BTREE = 2, 403
 CLASS_OID, CONSTRAINT_OID, TYPE_OID = 1259, 2606, 1247
 """Of pg_class and others, by which comments say what they are on"""
@@ -42,21 +43,23 @@ def _class(context: Context) -> Iterator[tuple]:
         yield class_row(
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
             len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
-            relation.kind == VIEW,
+            relation.kind == VIEW, namespace=namespace_of(relation), temporary=relation.temporary,
         )  # fmt: skip
         if has_key(relation):
             yield class_row(
                 key_oid(relation), f"{relation.name}_pkey", "i", BTREE, len(relation.pk),
-                context.live_rows(relation), False, False,
+                context.live_rows(relation), False, False, namespace=namespace_of(relation),
+                temporary=relation.temporary,
             )  # fmt: skip
 
 
 def class_row(
     number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool,
-    *, namespace: int = PUBLIC,
+    *, namespace: int, temporary: bool = False,
 ) -> tuple:  # fmt: skip
     return (
-        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
+        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False,
+        "t" if temporary else "p", kind, columns, 0,
         rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
     )  # fmt: skip
 
@@ -128,9 +131,9 @@ def _constraint(context: Context) -> Iterator[tuple]:
         if has_key(relation):
             columns = column_numbers(relation, [key.name for key in relation.pk])
             yield (
-                key_oid(relation), f"{relation.name}_pkey", PUBLIC, "p", False, False, True, oid(relation), 0,
-                key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None, None, None,
-                CONSTRAINT_OID,
+                key_oid(relation), f"{relation.name}_pkey", namespace_of(relation), "p", False, False, True,
+                oid(relation), 0, key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None,
+                None, None, CONSTRAINT_OID,
             )  # fmt: skip
 
 
@@ -172,7 +175,7 @@ def _user(context: Context) -> Iterator[tuple]:
 
 def _tables(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind("table", "source"):
-        yield "public", relation.name, context.user, None, has_key(relation), False, False, False
+        yield schema_of(relation), relation.name, context.user, None, has_key(relation), False, False, False
 
 
 def _views(context: Context) -> Iterator[tuple]:
@@ -188,7 +191,7 @@ def _materialized_views(context: Context) -> Iterator[tuple]:
 def _indexes(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
         if has_key(relation):
-            yield "public", relation.name, f"{relation.name}_pkey", None, key_definition(relation)
+            yield schema_of(relation), relation.name, f"{relation.name}_pkey", None, key_definition(relation)
         if relation.kind == INDEX:
             table = context.shown.relations[relation.depends_on[0]]
             yield "public", table.name, relation.name, None, index_definition(relation, context)
