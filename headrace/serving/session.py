@@ -301,6 +301,11 @@ class Session:
         change = inserts.delete(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._write("DELETE", relation, change, returning)
 
+    @run.register
+    def _truncate(self, statement: ast.Truncate) -> Result:
+        self._delete(statement)
+        return Result("TRUNCATE TABLE")
+
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
         """Bound before anything is written: a mistake in it must not come after the fact."""
         alias = getattr(statement, "alias", None)
@@ -447,12 +452,8 @@ class Session:
         return self._rows("CANCEL_JOBS", [("Id", BIGINT)], [(id,) for id in cancelled])
 
     @run.register
-    def _pause(self, statement: ast.Pause) -> Result:
-        return self._set_paused(statement.job_id, True)
-
-    @run.register
-    def _resume(self, statement: ast.Resume) -> Result:
-        return self._set_paused(statement.job_id, False)
+    def _pause_or_resume(self, statement: ast.Pause | ast.Resume) -> Result:
+        return self._set_paused(statement.job_id, isinstance(statement, ast.Pause))
 
     def _set_paused(self, job_id: int | None, paused: bool) -> Result:
         tag = "PAUSE" if paused else "RESUME"
@@ -568,12 +569,8 @@ class Session:
         return result
 
     @run.register
-    def _set_transaction(self, statement: ast.SetTransaction) -> Result:
-        return Result("SET")
-
-    @run.register
-    def _unlisten(self, statement: ast.Unlisten) -> Result:
-        return Result("UNLISTEN")
+    def _accepted(self, statement: ast.SetTransaction | ast.Unlisten) -> Result:
+        return Result("UNLISTEN" if isinstance(statement, ast.Unlisten) else "SET")
 
     def variable(self, name: str) -> Any:
         """A parameter's value in this session."""

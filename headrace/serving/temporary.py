@@ -22,8 +22,8 @@ from headrace.sql.names import TEMPORARY_SCHEMA, NameInSchema
 from headrace.state.manifest import Manifest
 
 _NAMED: dict[type[ast.Statement], str] = {
-    ast.Insert: "table", ast.Update: "table", ast.Delete: "table", ast.Copy: "table", ast.Describe: "name",
-    ast.ShowCreate: "name", ast.Compact: "name", ast.Comment: "name", ast.CreateIndex: "table",
+    ast.Insert: "table", ast.Update: "table", ast.Delete: "table", ast.Truncate: "table", ast.Copy: "table",
+    ast.Describe: "name", ast.ShowCreate: "name", ast.Compact: "name", ast.Comment: "name", ast.CreateIndex: "table",
 }  # fmt: skip
 """Where a statement names a table"""
 

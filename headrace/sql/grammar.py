@@ -344,6 +344,18 @@ def _delete(p: Parser) -> Unfinished:
     return partial(s.Delete, table=table, alias=alias, where=where, returning=clauses.returning(p))
 
 
+def _truncate(p: Parser) -> Unfinished:
+    p._match_text_seq("TABLE")
+    table = clauses.relation(p)
+    if p._match(TokenType.COMMA):
+        raise Unsupported("TRUNCATE of several tables is not supported", hint="one by one", position=p._prev.start + 1)
+    for words in (("RESTART", "IDENTITY"), ("CASCADE",)):
+        if p._match_text_seq(*words):
+            raise Unsupported(f"TRUNCATE … {' '.join(words)} is not supported", hint="leave it out")
+    _ = p._match_text_seq("CONTINUE", "IDENTITY"), p._match_text_seq("RESTRICT")
+    return partial(s.Truncate, table=table)
+
+
 # --- SHOW, SET, DESCRIBE, EXPLAIN and the like ------------------------------------------------------------------
 
 
@@ -457,6 +469,7 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "INSERT": _insert,
     "UPDATE": _update,
     "DELETE": _delete,
+    "TRUNCATE": _truncate,
     "SHOW": _show,
     "SET": _set,
     "RESET": _reset,
@@ -477,7 +490,6 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
 }
 
 _REFUSED: dict[str, str | None] = {
-    "TRUNCATE": "use DELETE FROM",
     "MERGE": None,
     "GRANT": None,
     "REVOKE": None,

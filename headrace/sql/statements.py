@@ -206,6 +206,11 @@ class Delete(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Truncate(Delete):
+    """TRUNCATE TABLE name: all rows"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Select(Statement):
     """Any query: SELECT, VALUES, WITH …, UNION …"""
 

@@ -18,31 +18,31 @@ profile: shop
 flags: {send_anonymous_usage_stats: false}
 seeds: {shop: {+column_types: {at: timestamp}}}
 """,
-    "seeds/raw_orders.csv": """order_no,customer,amount,at
+    "seeds/shop_raw_orders.csv": """order_no,customer,amount,at
 1,ann,10.50,2026-01-01 10:00:00
 2,bob,20.00,2026-01-02 11:00:00
 3,ann,5.25,2026-01-03 12:00:00
 """,
-    "models/orders.sql": """{{ config(materialized='table') }}
-select order_no, customer, cast(amount as numeric(10, 2)) as amount, at from {{ ref('raw_orders') }}
+    "models/shop_orders.sql": """{{ config(materialized='table') }}
+select order_no, customer, cast(amount as numeric(10, 2)) as amount, at from {{ ref('shop_raw_orders') }}
 """,
-    "models/big_orders.sql": """{{ config(materialized='view') }}
-select order_no, customer from {{ ref('orders') }} where amount >= 10
+    "models/shop_big_orders.sql": """{{ config(materialized='view') }}
+select order_no, customer from {{ ref('shop_orders') }} where amount >= 10
 """,
-    "models/by_customer.sql": """{{ config(materialized='materialized_view') }}
-select customer, count(*) as orders, sum(amount) as total from {{ ref('orders') }} group by customer
+    "models/shop_by_customer.sql": """{{ config(materialized='materialized_view') }}
+select customer, count(*) as orders, sum(amount) as total from {{ ref('shop_orders') }} group by customer
 """,
     # a row that has changed takes the place of the one before: delete and insert, by way of a temporary table
-    "models/history.sql": """{{ config(materialized='incremental', unique_key='order_no') }}
-select order_no, amount, at, {{ 'true' if is_incremental() else 'false' }} as added_later from {{ ref('orders') }}
+    "models/shop_history.sql": """{{ config(materialized='incremental', unique_key='order_no') }}
+select order_no, amount, at, {{ 'true' if is_incremental() else 'false' }} as added_later from {{ ref('shop_orders') }}
 {% if is_incremental() %} where at >= (select max(at) from {{ this }}) {% endif %}
 """,
-    "models/log.sql": """{{ config(materialized='incremental') }}
-select order_no, '{{ invocation_id }}' as run from {{ ref('orders') }}
+    "models/shop_log.sql": """{{ config(materialized='incremental') }}
+select order_no, '{{ invocation_id }}' as run from {{ ref('shop_orders') }}
 """,
     "models/schema.yml": """
 models:
-  - name: orders
+  - name: shop_orders
     columns:
       - {name: order_no, data_tests: [unique, not_null]}
       - {name: customer, data_tests: [{accepted_values: {arguments: {values: [ann, bob, eve]}}}]}
@@ -81,13 +81,13 @@ def test_a_project_is_built_twice(database, connect, project):
     connection = connect()
     built = dbt(project, "build")
     assert {status for status in built.values()} <= {"success", "pass"} and len(built) == 9
-    assert connection.execute("SELECT * FROM by_customer ORDER BY 1").fetchall()[0][:2] == ("ann", 2)
-    seed = project / "seeds" / "raw_orders.csv"
+    assert connection.execute("SELECT * FROM shop_by_customer ORDER BY 1").fetchall()[0][:2] == ("ann", 2)
+    seed = project / "seeds" / "shop_raw_orders.csv"
     seed.write_text(seed.read_text().replace("5.25", "6.25") + "4,eve,99.00,2026-01-04 13:00:00\n")
     dbt(project, "build")
-    history = connection.execute("SELECT order_no, amount::text, added_later FROM history ORDER BY 1").fetchall()
+    history = connection.execute("SELECT order_no, amount::text, added_later FROM shop_history ORDER BY 1").fetchall()
     assert history == [(1, "10.50", False), (2, "20.00", False), (3, "6.25", True), (4, "99.00", True)]
-    assert connection.execute("SELECT count(*), count(DISTINCT run) FROM log").fetchone() == (7, 2)
-    assert connection.execute("SELECT count(*) FROM big_orders").fetchone() == (3,)
-    assert connection.execute("SELECT orders FROM by_customer WHERE customer = 'eve'").fetchone() == (1,)
+    assert connection.execute("SELECT count(*), count(DISTINCT run) FROM shop_log").fetchone() == (7, 2)
+    assert connection.execute("SELECT count(*) FROM shop_big_orders").fetchone() == (3,)
+    assert connection.execute("SELECT orders FROM shop_by_customer WHERE customer = 'eve'").fetchone() == (1,)
     assert not [each.name for each in database.engine.committed.catalog if each.temporary or "__dbt" in each.name]

@@ -180,8 +180,8 @@ def _cdc_progress(context: Context) -> Iterator[tuple]:
 
 def _depend(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
-        for upstream in relation.depends_on:
-            yield oid(relation), oid(context.shown.relations[upstream])
+        for upstream in context.upstream(relation):
+            yield oid(relation), oid(upstream)
 
 
 def _fragments(context: Context) -> Iterator[tuple]:
@@ -190,7 +190,7 @@ def _fragments(context: Context) -> Iterator[tuple]:
         if relation.stored:
             yield (
                 oid(relation), oid(relation), relation.name, "HASH", [oid(relation)],
-                [oid(context.shown.relations[upstream]) for upstream in relation.depends_on],
+                [oid(upstream) for upstream in context.upstream(relation)],
                 [_FLAGS[relation.kind]], relation.parallelism or None, VNODES,
             )  # fmt: skip
 

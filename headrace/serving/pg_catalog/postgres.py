@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace import config
-from headrace.catalog import INDEX, VIEW, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, VIEW, Relation
 from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.relations import (
     KINDS,
@@ -19,6 +19,7 @@ from headrace.serving.pg_catalog.relations import (
     namespace_of,
     numbered,
     oid,
+    rule_oid,
     schema_of,
     system_relation,
     type_modifier,
@@ -32,7 +33,7 @@ from headrace.sql.parse import index_statement
 from headrace.types import SqlType, quote_sql
 
 HEAP, BTREE = 2, 403
-CLASS_OID, CONSTRAINT_OID, TYPE_OID = 1259, 2606, 1247
+CLASS_OID, CONSTRAINT_OID, TYPE_OID, REWRITE_OID = 1259, 2606, 1247, 2618
 """Of pg_class and others, by which comments say what they are on"""
 
 
@@ -247,6 +248,21 @@ def _activity(context: Context) -> Iterator[tuple]:
     )  # fmt: skip
 
 
+def _rules(context: Context) -> Iterator[tuple]:
+    """PostgreSQL has one for each view: its query."""
+    for relation in context.shown.of_kind(VIEW, MATERIALIZED_VIEW):
+        yield rule_oid(relation), "_RETURN", oid(relation), "1", True, REWRITE_OID
+
+
+def _depend(context: Context) -> Iterator[tuple]:
+    """By which clients find out what goes with what: the rule of a view is a part of it, and needs what it reads."""
+    for relation in context.shown.of_kind(VIEW, MATERIALIZED_VIEW):
+        rule = (REWRITE_OID, rule_oid(relation), 0, CLASS_OID)
+        yield *rule, oid(relation), 0, "i"
+        for upstream in context.upstream(relation):
+            yield *rule, oid(upstream), 0, "n"
+
+
 def _access_methods(context: Context) -> Iterator[tuple]:
     yield HEAP, "heap", "-", "t"
     yield BTREE, "btree", "-", "i"
@@ -324,6 +340,12 @@ RELATIONS: dict[str, SystemRelation] = {
     ),
     "pg_indexes": system_relation(
         "schemaname text, tablename text, indexname text, tablespace text, indexdef text", _indexes
+    ),
+    "pg_rewrite": system_relation(
+        "oid int, rulename text, ev_class int, ev_type text, is_instead bool, tableoid int", _rules
+    ),
+    "pg_depend": system_relation(
+        "classid int, objid int, objsubid int, refclassid int, refobjid int, refobjsubid int, deptype text", _depend
     ),
     "pg_description": system_relation("objoid int, classoid int, objsubid int, description text", _descriptions),
     "pg_settings": system_relation(

@@ -23,7 +23,7 @@ OWNER = 10
 NAMESPACES = {
     "pg_catalog": 11, SCHEMA: 2200, "information_schema": 13_000, "rw_catalog": 13_001, TEMPORARY_SCHEMA: 13_002,
 }  # fmt: skip
-FIRST_OID, FIRST_KEY_OID = 16_384, 1_000_000_000
+FIRST_OID, FIRST_KEY_OID, FIRST_RULE_OID = 16_384, 1_000_000_000, 1_500_000_000
 KINDS = {TABLE: "r", VIEW: "v", MATERIALIZED_VIEW: "m", INDEX: "i", SOURCE: "r"}
 
 _SHORT = {
@@ -62,6 +62,15 @@ class Context:
             if each.kind != INTERNAL and (not each.temporary or self.owns(each))
         }
         return Catalog(known, self.catalog.next_id)
+
+    def upstream(self, relation: Relation) -> list[Relation]:
+        """What it was made on; internal tables in between are left out."""
+        found: dict[int, Relation] = {}
+        for id in relation.depends_on:
+            each = self.catalog.relations[id]
+            below = self.upstream(each) if each.kind == INTERNAL else [each]
+            found |= {other.id: other for other in below}
+        return list(found.values())
 
     def stored_bytes(self, relation: Relation) -> int:
         return sum(run.bytes for run in self.state.runs.get(relation.id, ()))
@@ -112,6 +121,11 @@ def oid(relation: Relation) -> int:
 def key_oid(relation: Relation) -> int:
     """Of the primary key, which PostgreSQL has an index and a constraint for."""
     return FIRST_KEY_OID + relation.id
+
+
+def rule_oid(relation: Relation) -> int:
+    """Of a view's query."""
+    return FIRST_RULE_OID + relation.id
 
 
 def has_key(relation: Relation) -> bool:
