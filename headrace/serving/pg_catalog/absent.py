@@ -63,7 +63,6 @@ ABSENT: dict[str, SystemRelation] = {
             stxstattarget int, stxkeys ints, stxkind texts""",
         "pg_subscription": """oid int, subdbid int, subname text, subowner int, subenabled bool, subbinary bool,
             subconninfo text, subslotname text, subsynccommit text, subpublications texts""",
-        "pg_tablespace": "oid int, spcname text, spcowner int, spcacl texts, spcoptions texts",
         "pg_trigger": """oid int, tgrelid int, tgname text, tgfoid int, tgtype small, tgenabled text,
             tgisinternal bool, tgconstraint int, tableoid int""",
         "pg_ts_config": "oid int, cfgname text, cfgnamespace int, cfgowner int, cfgparser int",

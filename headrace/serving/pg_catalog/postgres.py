@@ -32,7 +32,7 @@ from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
 from headrace.types import SqlType, quote_sql
 
-HEAP, BTREE = 2, 403
+HEAP, BTREE, DEFAULT_SPACE = 2, 403, 1663
 CLASS_OID, CONSTRAINT_OID, TYPE_OID, REWRITE_OID = 1259, 2606, 1247, 2618
 """Of pg_class and others, by which comments say what they are on"""
 
@@ -163,7 +163,7 @@ def _namespaces(context: Context) -> Iterator[tuple]:
 
 
 def _database(context: Context) -> Iterator[tuple]:
-    yield 1, DATABASE, OWNER, 6, "c", False, True, -1, "C", "C", 1663, None, None
+    yield 1, DATABASE, OWNER, 6, "c", False, True, -1, "C", "C", DEFAULT_SPACE, None, None
 
 
 def _roles(context: Context) -> Iterator[tuple]:
@@ -246,6 +246,10 @@ def _activity(context: Context) -> Iterator[tuple]:
         1, DATABASE, context.process, OWNER, context.user, name, None, None, None, None, None, None, None, None, None,
         "active", None, "client backend",
     )  # fmt: skip
+
+
+def _tablespaces(context: Context) -> Iterator[tuple]:
+    yield DEFAULT_SPACE, "pg_default", OWNER, None, None
 
 
 def _rules(context: Context) -> Iterator[tuple]:
@@ -340,6 +344,9 @@ RELATIONS: dict[str, SystemRelation] = {
     ),
     "pg_indexes": system_relation(
         "schemaname text, tablename text, indexname text, tablespace text, indexdef text", _indexes
+    ),
+    "pg_tablespace": system_relation(
+        "oid int, spcname text, spcowner int, spcacl texts, spcoptions texts", _tablespaces
     ),
     "pg_rewrite": system_relation(
         "oid int, rulename text, ev_class int, ev_type text, is_instead bool, tableoid int", _rules
