@@ -27,16 +27,39 @@ def interrupt_when_cancelled(spark: SparkSession) -> None:
 
 
 def may_loop(query: exp.Expression) -> bool:
-    """Whether it is worth asking the planner."""
-    joins = [each.args.get("on") for each in query.find_all(exp.Join)]
-    if any(on is None or not _has_equality(on) for on in joins):
-        return True
-    return any(isinstance(each.parent_select, exp.Select) for each in query.find_all(exp.Exists, exp.In, exp.Subquery))
+    """Whether it is worth asking the planner: whether there may be a join without an equality to find rows by.
+
+    >>> import sqlglot
+    >>> [may_loop(sqlglot.parse_one(f"SELECT 1 FROM {text}")) for text in (
+    ...     "a JOIN b ON a.x = b.x", "a, b WHERE a.x = b.x", "a WHERE a.x IN (1, 2)", "a WHERE x IN (SELECT y FROM b)")]
+    [False, False, False, False]
+    >>> [may_loop(sqlglot.parse_one(f"SELECT 1 FROM {text}")) for text in (
+    ...     "a JOIN b ON a.x < b.x", "a, b", "a, b WHERE a.x = 1", "a WHERE EXISTS (SELECT 1 FROM b WHERE a.x < b.x)",
+    ...     "a WHERE x NOT IN (SELECT y FROM b)")]
+    [True, True, True, True, True]
+    """
+    for node in query.walk():
+        if isinstance(node, exp.Exists) or (isinstance(node, exp.Not) and isinstance(node.this.unnest(), exp.In)):
+            if node.find(exp.Select) is not None:
+                return True
+        elif isinstance(node, exp.Select):
+            joins = [each for each in node.args.get("joins") or () if not _equalities(each.args.get("on"))]
+            where = node.args.get("where")
+            if len(joins) > _equalities(where and where.this):
+                return True
+    return False
 
 
-def _has_equality(condition: exp.Expression) -> bool:
+def _equalities(condition: exp.Expression | None) -> int:
+    """Between columns of different tables."""
+    if condition is None:
+        return 0
     parts = condition.flatten() if isinstance(condition, exp.And) else [condition]
-    return any(isinstance(part.unnest(), exp.EQ) for part in parts)
+    return sum(len(_tables(part.this) | _tables(part.expression)) > 1 for part in parts if isinstance(part, exp.EQ))
+
+
+def _tables(side: exp.Expression) -> set[str]:
+    return {column.table for column in side.find_all(exp.Column)}
 
 
 def loops_of(frame: DataFrame) -> int:

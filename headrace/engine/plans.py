@@ -65,7 +65,7 @@ def query_frame(
                 return engine.spark.sql(_from_somewhere(to_spark(expression, table_names=names), expression))
 
         frame = translated(frames)
-        if may_be_cancelled and may_loop(expression) and (loops := loops_of(frame)):
+        if may_be_cancelled and not given and may_loop(expression) and (loops := loops_of(frame)):
             frame = translated(stoppable(frames, loops))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 from headrace.catalog import OF_SESSION, TABLE, Relation, shown_name
 from headrace.engine.coordinator import Coordinator
 from headrace.engine.temporary import is_of_session, temporary_name, without_temporary
-from headrace.errors import EngineClosed, Fenced, InvalidDefinition, Unsupported
+from headrace.errors import HeadraceError, InvalidDefinition, Unsupported
 from headrace.sql import statements as ast
 from headrace.sql.names import TEMPORARY_SCHEMA, NameInSchema
 from headrace.state.manifest import Manifest
@@ -72,7 +72,7 @@ class TemporaryTables:
             self._names = (self._names - {shown_name(statement.name)}) | {shown_name(statement.new_name)}
 
     def drop(self, coordinator: Coordinator) -> None:
-        """All of them. What a closed engine cannot remove goes when the warehouse is opened again."""
+        """All of them. What an engine cannot remove that is closed, say, goes when the warehouse is opened again."""
         if not self._names:
             return
         self._names.clear()
@@ -80,7 +80,7 @@ class TemporaryTables:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             return without_temporary(state, self.owns), None
 
-        with contextlib.suppress(EngineClosed, Fenced):
+        with contextlib.suppress(HeadraceError):
             coordinator.mutate(apply, "the end of a session")
 
     def _is_temporary(self, name: str | None) -> bool:
