@@ -11,6 +11,7 @@ raised in Spark's Python workers.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 
 class HeadraceError(Exception):
@@ -22,11 +23,8 @@ class HeadraceError(Exception):
     """Whether a statement is to blame that shared an epoch with others, and with chunks of backfills."""
 
     def __init__(self, message: str, *, hint: str | None = None, position: int | None = None):
-        # Whose a temporary table is stands in its name, behind a NUL, and is no news to anybody.
-        message = re.sub(r"\0\d*", "", message)
-        super().__init__(message)
-        self.message = message
-        self.hint = None if hint is None else re.sub(r"\0\d*", "", hint)
+        self.message, self.hint = _as_written(message), _as_written(hint)
+        super().__init__(self.message)
         self.position = position
 
     def __str__(self) -> str:
@@ -34,6 +32,11 @@ class HeadraceError(Exception):
 
     def __reduce__(self):
         return _rebuild, (type(self), self.message, self.hint, self.position)
+
+
+def _as_written(text: str | None) -> Any:
+    """Whose a temporary table is stands in its name, behind a NUL, and is no news to anybody."""
+    return re.sub(r"\0\d*", "", text) if text and "\0" in text else text
 
 
 def _rebuild(cls: type[HeadraceError], message: str, hint: str | None, position: int | None) -> HeadraceError:
