@@ -3,8 +3,8 @@
 Each size in a process of its own, which opens a table that another one has filled: otherwise what an INSERT of 20 M
 rows leaves in Python's workers would count. The JVM's heap is what a JVM fills before it collects, so what is counted
 is the rest (Python and what lies outside the heap) and the heap in use after a collection, sampled while the view is
-filled. Every slot has its Python worker before, and that worker has filled a view: how many there are, and which of them
-have loaded what a fill needs, depends on how much ran at once, not on the table.
+filled. Every slot has its Python worker before, and that worker has filled a view: how many there are, and which of
+them have loaded what a fill needs, depends on how much ran at once, not on the table.
 """
 
 from __future__ import annotations

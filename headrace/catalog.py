@@ -24,6 +24,9 @@ ROW_ID = "_row_id"
 INTERNAL_PREFIX = "_hr_"
 """Columns that Headrace adds to stored rows; users cannot name one so."""
 
+OF_SESSION = "\0"
+"""In the name of a temporary table, before the number of the session that sees it: no client can write such a name."""
+
 
 def with_article(kind: str) -> str:
     """
@@ -31,6 +34,15 @@ def with_article(kind: str) -> str:
     ('a table', 'an index')
     """
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def shown_name(name: str) -> str:
+    """As it was written by whoever made the relation.
+
+    >>> shown_name("orders"), shown_name("orders\\0" + "7")
+    ('orders', 'orders')
+    """
+    return name.partition(OF_SESSION)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,10 +145,16 @@ class Relation:
     """… and the relations that this piece reads."""
     operator: Operator | None = None
     """… and how it follows them; None: their changes are mapped row by row."""
+    temporary: bool = False
+    """Only one session sees it, under the first part of its name, and it goes with that session."""
 
     @property
     def visible_columns(self) -> tuple[Column, ...]:
         return tuple(column for column in self.columns if not column.hidden)
+
+    @property
+    def label(self) -> str:
+        return shown_name(self.name)
 
     @property
     def stored(self) -> bool:

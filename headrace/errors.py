@@ -10,6 +10,9 @@ raised in Spark's Python workers.
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 
 class HeadraceError(Exception):
     """Base of all errors that Headrace raises on purpose."""
@@ -20,9 +23,8 @@ class HeadraceError(Exception):
     """Whether a statement is to blame that shared an epoch with others, and with chunks of backfills."""
 
     def __init__(self, message: str, *, hint: str | None = None, position: int | None = None):
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = _as_written(message), _as_written(hint)
+        super().__init__(self.message)
         self.position = position
 
     def __str__(self) -> str:
@@ -30,6 +32,11 @@ class HeadraceError(Exception):
 
     def __reduce__(self):
         return _rebuild, (type(self), self.message, self.hint, self.position)
+
+
+def _as_written(text: str | None) -> Any:
+    """Whose a temporary table is stands in its name, behind a NUL, and is no news to anybody."""
+    return re.sub(r"\0\d*", "", text) if text and "\0" in text else text
 
 
 def _rebuild(cls: type[HeadraceError], message: str, hint: str | None, position: int | None) -> HeadraceError:

@@ -22,6 +22,7 @@ from headrace.catalog import (
     Column,
     KeyColumn,
     Relation,
+    shown_name,
 )
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
@@ -60,14 +61,14 @@ class Definitions:
     def create_table(self, statement: ast.CreateTable) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{statement.name}" already exists, skipping'
+                return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
             columns = [
                 Column(
                     name=spec.name,
                     type=spec.type,
                     nullable=spec.nullable,
                     default=spec.default,
-                    generated=_own_columns(spec.generated, statement.name),
+                    generated=_own_columns(spec.generated, shown_name(statement.name)),
                 )
                 for spec in statement.columns
             ]
@@ -80,7 +81,7 @@ class Definitions:
     def create_table_as(self, statement: ast.CreateTableAs) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{statement.name}" already exists, skipping'
+                return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
             frame, types = query_frame(self._engine, state, bound)
             names = _column_names(statement.name, statement.column_names, bound.output)
@@ -250,7 +251,7 @@ class Definitions:
             if relation.kind == INDEX:
                 definition = _index_definition(relation, name=statement.new_name)
             else:
-                definition = _renamed(relation.definition, statement.new_name)
+                definition = _renamed(relation.definition, shown_name(statement.new_name))
             catalog = catalog.update(relation.replace(name=statement.new_name, definition=definition))
             for other in catalog.dependents(relation.id):
                 # All of them: the text of a query has the plain views below it unfolded, down to what is stored.
@@ -377,6 +378,7 @@ def _table(
         definition=statement.sql,
         options=statement.options,
         created_epoch=epoch,
+        temporary=statement.temporary,
     )
     KeyCodec.of(relation)  # refuses key types that have no order
     return relation

@@ -35,6 +35,7 @@ from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
 from headrace.engine.streams import KeptRows, Streams
+from headrace.engine.temporary import without_temporary
 from headrace.engine.view_jobs import ViewJobs
 from headrace.engine.writes import WriteEvaluator
 from headrace.errors import DiskFull, HeadraceError, InvalidParameterValue, StorageError
@@ -132,7 +133,7 @@ class Engine:
                 )
             parameter.parse(text)
             merged[parameter.name] = text
-        opened = base.next(
+        opened = without_temporary(base).next(
             writer=writer, committed_at=max(time.time_ns() // 1000, base.committed_at + 1), parameters=merged
         )
         try:
@@ -227,7 +228,7 @@ class Engine:
                     "delta_rows": runs[-1].rows if runs and runs[-1].last_epoch == manifest.epoch else 0,
                 }
                 for relation in manifest.catalog
-                if relation.stored
+                if relation.stored and not relation.temporary
             ],
             "compactions": self.maintenance.compactions,
         }
@@ -283,7 +284,7 @@ class Engine:
             log.warning("the disk is full, and what failed writes left could not be removed: %s", error)
 
     def _committed(self, manifest: Manifest) -> None:
-        self.maintenance.wake()
+        self.maintenance.committed(manifest)
         self.source_jobs.committed(manifest)
         self.view_jobs.committed(manifest)
         self.event_sources.committed(manifest)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,8 @@ from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.feeds import StreamState, table_stream, with_table_stream
 from headrace.engine.ingest import Report, judge
 from headrace.engine.spark import spark_errors, use_pool
-from headrace.errors import EngineClosed, Fenced, HeadraceError, SparkJobCancelled
+from headrace.engine.turns import Turns
+from headrace.errors import EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.sources.changes import DELETED
 from headrace.sources.connector import Feed, Reader
@@ -88,45 +88,24 @@ class TableReader:
 
     def __init__(self, engine: Engine, table: Relation, feed: Feed):
         self._engine, self._id, self.name, self._feed = engine, table.id, table.name, feed
-        self._news = threading.Event()
-        self._stopping = False
-        self.error: HeadraceError | None = None
         self.lag_rows: int | None = None
-        self._thread = threading.Thread(target=self._run, name="headrace-source", daemon=True)
+        self._turns = Turns(
+            self._turn,
+            thread="headrace-source",
+            subject=lambda: f'table "{self.name}"',
+            idle_seconds=lambda: POLL_SECONDS,
+        )
+
+    @property
+    def error(self) -> HeadraceError | None:
+        return self._turns.error
 
     def start(self) -> None:
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._news.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._turns.stop()
         self._feed.close()
-
-    def _run(self) -> None:
-        patience = 0.1
-        while not self._stopping:
-            self._news.clear()
-            try:
-                busy = self._turn()
-                self.error, patience = None, 0.1
-                if not busy:
-                    self._news.wait(POLL_SECONDS)
-            except (EngineClosed, Fenced):
-                return
-            except SparkJobCancelled:
-                continue
-            except HeadraceError as error:
-                if self.error is None or self.error.message != error.message:
-                    log.warning('table "%s": %s', self.name, error.message)
-                self.error = error
-                self._news.wait(patience)
-                patience = min(30.0, patience * 2)
-            except Exception as error:  # a fault of ours: it is shown, and tried again
-                log.exception('table "%s": unexpected error', self.name)
-                self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
-                self._news.wait(5.0)
 
     def _turn(self) -> bool:
         state = self._engine.committed

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ from headrace.engine.resnapshot import beginning, growing, may_replace, replacin
 from headrace.engine.small import MissingRow
 from headrace.engine.source_options import AUTO_SCHEMA
 from headrace.engine.splits import forget_files
+from headrace.engine.turns import Turns
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, InvalidDefinition, Unsupported
 from headrace.state.manifest import Manifest
 from headrace.state.runs import RunFile
@@ -80,45 +80,44 @@ class Follower:
         self._address = self._database.address(state, password)
         self._control = self._database.control(self._address)
         self._tables: dict[int, Followed] = {}
-        self._news = threading.Event()
-        self._stopping = False
-        self._reads = ChunkReads(engine, self._database, self._address, self._control, self._news.set)
+        self._turns = Turns(
+            self._turn,
+            thread="headrace-follower",
+            subject=lambda: f'source "{self.name}"',
+            idle_seconds=self._patience,
+        )
+        self._reads = ChunkReads(engine, self._database, self._address, self._control, self._turns.news.set)
         self._here = state
         """How far its log has been taken; what of that changed nothing durable need not be committed"""
         self._took_at = self._quiet_until = 0.0
         self._stream = self._database.feed(state, self._address, self._on_arrival)
         self._committed_at = self._checked_at = time.monotonic()
         self._looked_at, self._looks = 0.0, Looks()
-        self._error: HeadraceError | None = None
-        self._thread = threading.Thread(target=self._run, name="headrace-follower", daemon=True)
 
     def start(self) -> None:
         self._stream.start()
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._news.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._turns.stop()
         self._stream.stop()
         self._reads.stop()
         self._control.close()
 
     def wake(self) -> None:
         """Its tables have changed."""
-        self._news.set()
+        self._turns.news.set()
 
     def _on_arrival(self) -> None:
         """Something of the log is here, which need not be taken at once."""
         if time.monotonic() >= self._quiet_until:
-            self._news.set()
+            self._turns.news.set()
 
     # --- for whoever looks -------------------------------------------------------------------------------------
 
     @property
     def error(self) -> HeadraceError | None:
-        return self._error or self._stream.error
+        return self._turns.error or self._stream.error
 
     def lag(self) -> Lag:
         position = self._stream.position
@@ -147,31 +146,6 @@ class Follower:
             yield from paths_needed(table)
 
     # --- the thread --------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        patience = 0.1
-        while not self._stopping:
-            self._news.clear()
-            try:
-                busy = self._turn()
-                self._error, patience = None, 0.1
-                if not busy:
-                    self._news.wait(self._patience())
-            except (EngineClosed, Fenced):
-                return
-            except HeadraceError as error:
-                if self._stopping:
-                    return
-                if self._error is None or self._error.message != error.message:
-                    log.warning('source "%s": %s', self.name, error.message)
-                self._error = error
-                self._news.clear()
-                self._news.wait(patience)
-                patience = min(30.0, patience * 2)
-            except Exception as error:  # a fault of ours: it is shown, and tried again
-                log.exception('source "%s": unexpected error', self.name)
-                self._error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
-                self._news.wait(5.0)
 
     def _patience(self) -> float:
         """Until something may be due that nobody reports."""
@@ -237,7 +211,7 @@ class Follower:
         shown = self._control.snapshot()  # after they arrived
         pieces = pieces[: Gate(sees=shown.sees).open([piece.xid for piece in pieces])]
         if not pieces:
-            self._news.wait(0.05)  # in the log, and not visible yet: there is nothing to wait for but time
+            self._turns.news.wait(0.05)  # in the log, and not visible yet: there is nothing to wait for but time
             return True
         rereads: dict[int, Reread] = {}
         stopped: dict[int, str] = {}
@@ -293,8 +267,8 @@ class Follower:
         before = rereads[error.table_id].rows if error.table_id in rereads else ()
         keys = moved_from(arrived(pieces, self._tables, {})[error.table_id], [*before, *error.keys])
         found = rereads[error.table_id] = self._database.rows_now(self._address, table.state.table, sorted(keys))
-        while not self._stopping:
-            self._news.clear()
+        while not self._turns.stopping:
+            self._turns.news.clear()
             if self._stream.error is not None:
                 raise self._stream.error
             if self._stream.received >= found.high:
@@ -306,7 +280,7 @@ class Follower:
             elif self._stream.full:
                 return None
             self._stream.nudge()
-            self._news.wait(0.05)
+            self._turns.news.wait(0.05)
         raise EngineClosed("the source is not followed any more")
 
     def _decided(

@@ -51,7 +51,7 @@ _DEFAULT = object()
 def expression_sql(expression: str | exp.Expression, over: Sequence[Column], relation: Relation, column: Column) -> str:
     """An expression over some columns, converted to the type of the column it goes to, as Spark SQL."""
     tree = parse_expression(expression) if isinstance(expression, str) else expression
-    bound = bind_expression(tree, over, relation.name)
+    bound = bind_expression(tree, over, relation.label)
     return assign(Expressions(qualified=False).value(bound), column.type, column.name).sql
 
 
@@ -195,7 +195,7 @@ def check_not_null(relation: Relation, table: pa.Table) -> None:
 
 
 def _null_message(relation: Relation, column: Column) -> str:
-    return f'null value in column "{column.name}" of relation "{relation.name}" violates not-null constraint'
+    return f'null value in column "{column.name}" of relation "{relation.label}" violates not-null constraint'
 
 
 def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRows:
@@ -379,7 +379,7 @@ class _Scope:
 
     @property
     def name(self) -> str:
-        return self.alias or self.relation.name
+        return self.alias or self.relation.label
 
     def bind(self, expression: exp.Expression) -> exp.Expression:
         return bind_expression(

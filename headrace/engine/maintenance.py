@@ -1,8 +1,8 @@
 """Background work on a warehouse: merging runs, forgetting old epochs, removing files that nothing names.
 
 A merge reads runs that never change, writes new files, and takes effect at a barrier like any mutation; epochs go on
-meanwhile. If the runs it merged are gone by then (their relation was dropped, say), its files are orphans and are
-removed with the others.
+meanwhile. If the runs that it merges go before it is done (their relation was dropped, say), it is ended, and its
+files are orphans and are removed with the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalog import Relation
 from headrace.engine.following import with_copies_shown
 from headrace.engine.spark import spark_errors, use_pool
-from headrace.errors import DiskFull, EngineClosed, HeadraceError
+from headrace.engine.streams import cancel_tagged, tagged
+from headrace.errors import DiskFull, EngineClosed, HeadraceError, SparkJobCancelled
 from headrace.failpoints import failpoint
 from headrace.state.compaction import Choice, choose, whole
 from headrace.state.cuts import RESULTS
@@ -38,6 +39,10 @@ log = logging.getLogger("headrace")
 VACUUM_SECONDS = 60
 FILLING_RUNS = 64
 """Runs beside its chunks that a view being filled may have."""
+MERGE_TAG = "headrace-merge"
+"""Of a merge's Spark jobs; there is one at a time"""
+CANCEL_AGAIN = 0.2
+"""Seconds; what is cancelled may have been about to start a job"""
 GRACE_SECONDS = 600
 """A file younger than this may belong to an epoch that is being written right now."""
 
@@ -57,8 +62,16 @@ class Maintenance:
     def start(self) -> None:
         self._thread.start()
 
-    def wake(self) -> None:
+    def committed(self, manifest: Manifest) -> None:
+        """Wakes up; a merge of what is there no more is ended: it would only hold up others."""
         self._wake.set()
+        if self.being_merged.difference(manifest.runs):
+            threading.Thread(target=self._end_merge, args=(self.being_merged,), daemon=True).start()
+
+    def _end_merge(self, merge: frozenset[int]) -> None:
+        while self.being_merged is merge:
+            cancel_tagged(self._engine.spark, MERGE_TAG)
+            time.sleep(CANCEL_AGAIN)
 
     def stop(self) -> None:
         self._stopping = True
@@ -123,18 +136,21 @@ class Maintenance:
             self.being_merged = frozenset((relation_id,))
             try:
                 self._merge_runs(relation, [by_id[id] for id in choice.inputs], choice)
-            except HeadraceError as error:
+                self.compactions += 1
+            except SparkJobCancelled:
+                if relation_id in engine.committed.runs:
+                    raise
+            except DiskFull:
                 self.being_merged = frozenset()
-                if isinstance(error, DiskFull):
-                    engine.coordinator.disk_was_full()
+                engine.coordinator.disk_was_full()
                 raise
-            self.being_merged = frozenset()
-            self.compactions += 1
+            finally:
+                self.being_merged = frozenset()
 
     def _merge_runs(self, relation: Relation, inputs: Sequence[Run], choice: Choice) -> None:
         engine = self._engine
         body = MergeRange(files=engine.storage.files, layout=Layout.of(relation), policy=None, bottom=choice.bottom)
-        with spark_errors(f'merging runs of "{relation.name}"'):
+        with spark_errors(f'merging runs of "{relation.label}"'), tagged(engine.spark, MERGE_TAG):
             files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
         merged = Run(
             id=uuid.uuid4().hex,
@@ -144,7 +160,7 @@ class Maintenance:
             files=tuple(files),
         )
         failpoint("after_merge")
-        engine.coordinator.mutate(_replacing(relation.id, choice.inputs, merged), f"merging runs of {relation.name}")
+        engine.coordinator.mutate(_replacing(relation.id, choice.inputs, merged), f"merging runs of {relation.label}")
 
     # --- forgetting --------------------------------------------------------------------------------------------
 

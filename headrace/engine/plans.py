@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from headrace.catalog import SOURCE, Catalog, Column, Relation
 from headrace.engine.access import Path, demands, narrow, usable_indexes
+from headrace.engine.loops import loops_of, may_loop, stoppable
 from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
@@ -40,11 +41,12 @@ def query_frame(
     use_indexes: bool = False,
     notes: list[str] | None = None,
     given: Mapping[int, pa.Table] | None = None,
+    may_be_cancelled: bool = False,
 ) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text.
 
     ``use_indexes`` reads what can match by keys and indexes; ``notes`` is then told which. ``given`` are the rows of
-    relations that the state's catalog names but does not store.
+    relations that the state's catalog names but does not store. ``may_be_cancelled``: its tasks end soon if it is.
     """
     refuse_unfinished(state.catalog, bound)
     expression = bound.expression
@@ -57,8 +59,14 @@ def query_frame(
             expression, frames = _narrowed(engine, state, expression, [] if notes is None else notes)
         else:
             frames = {state.catalog.relations[id].name: engine.frame(state, id) for id in bound.relations}
-        with engine.frames.named(frames) as names:
-            frame = engine.spark.sql(_from_somewhere(to_spark(expression, table_names=names), expression))
+
+        def translated(frames: Mapping[str, DataFrame]) -> DataFrame:
+            with engine.frames.named(frames) as names:
+                return engine.spark.sql(_from_somewhere(to_spark(expression, table_names=names), expression))
+
+        frame = translated(frames)
+        if may_be_cancelled and not given and may_loop(expression) and (loops := loops_of(frame)):
+            frame = translated(stoppable(frames, loops))
     return frame, [kind or SqlType("varchar") for kind in bound.types]
 
 

@@ -7,7 +7,6 @@ before each chunk.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,8 @@ from headrace.engine.following import (
     with_following,
     without_copy,
 )
-from headrace.errors import EngineClosed, HeadraceError, JobCancelled, JobFailed, UndefinedJob
+from headrace.engine.waiting import Outcome, Waiting
+from headrace.errors import EngineClosed, JobCancelled, JobFailed, UndefinedJob
 from headrace.state.manifest import Manifest
 from headrace.types import quote_sql
 
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 class SourceJobs:
     def __init__(self, engine: Engine):
         self._engine = engine
-        self._waiting: list[tuple[int, Future]] = []
-        """Who waits until a table is filled"""
-        self._lock = threading.Lock()
+        self._waiting = Waiting(_outcome)
 
     # --- requests ----------------------------------------------------------------------------------------------
 
@@ -136,30 +134,13 @@ class SourceJobs:
 
     def finished(self, id: int) -> Future:
         """Done when the table is filled; the reason, if it has stopped."""
-        future: Future = Future()
-        with self._lock:
-            self._waiting.append((id, future))
-        self.committed(self._engine.committed)
-        return future
+        return self._waiting.add(id, lambda: self._engine.committed)
 
     def committed(self, state: Manifest) -> None:
-        """Tells those who wait."""
-        if not self._waiting:
-            return
-        with self._lock:
-            told = [(id, future, _outcome(state, id)) for id, future in self._waiting]
-            self._waiting = [(id, future) for id, future, outcome in told if outcome is None]
-        for _, future, outcome in told:
-            if isinstance(outcome, HeadraceError):
-                future.set_exception(outcome)
-            elif outcome:
-                future.set_result(None)
+        self._waiting.committed(state)
 
     def stop(self) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
-            future.set_exception(EngineClosed("the database is closed"))
+        self._waiting.give_up(lambda _: EngineClosed("the database is closed"))
 
 
 def _subject(state: Manifest, id: int) -> tuple[TableState, Progress, int]:
@@ -169,7 +150,7 @@ def _subject(state: Manifest, id: int) -> tuple[TableState, Progress, int]:
     return table_state(state, subject), progress_of(state, subject), subject
 
 
-def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:
+def _outcome(state: Manifest, id: int) -> Outcome:
     """Why a table will not be filled, or that it is; None: neither is known yet."""
     if id not in state.catalog.relations:
         return JobCancelled("the table was dropped")

@@ -41,7 +41,8 @@ from headrace.engine.feeds import (
 from headrace.engine.filling import jobs_of, new_runs, with_chunks_joined
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
-from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, SparkJobCancelled
+from headrace.engine.turns import Turns
+from headrace.errors import DataError, EngineClosed, HeadraceError, SparkJobCancelled
 from headrace.failpoints import failpoint
 from headrace.sources.connector import BadRecord, Feed
 from headrace.sources.handover import Extent, Gap, OutOfPlace, Range, Stream
@@ -100,26 +101,25 @@ class SourceReader:
         self._ingestion = Ingestion(engine.spark, engine.storage, vectorized=lambda: engine.parameter("vectorized"))
         self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-history")
         self._fillings: dict[int, Filling] = {}
-        self._news = threading.Event()
-        self._stopping = False
         self._catalog: Any = None
-        self.error: HeadraceError | None = None
         self.lag_rows: int | None = None
         self._took: list[tuple[float, int]] = []
         self.rows_taken, self.seconds_taking = 0, 0.0
         """By the stream, since the start: events, and the time of its epochs"""
         self._asking = threading.Lock()
         """Around the feed, which one thread uses at a time"""
-        self._thread = threading.Thread(target=self._run, name="headrace-source", daemon=True)
+        self._turns = Turns(
+            self._turn,
+            thread="headrace-source",
+            subject=lambda: f'source "{self.name}"',
+            idle_seconds=lambda: POLL_SECONDS,
+        )
 
     def start(self) -> None:
-        self._thread.start()
+        self._turns.start()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._news.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._turns.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._asking:
             self.feed.close()
@@ -128,12 +128,16 @@ class SourceReader:
         """Wakes up if views have come or gone, or are to be filled in another way."""
         if state.catalog is not self._catalog:
             self._catalog = state.catalog
-            self._news.set()
+            self._turns.news.set()
 
     def wake(self) -> None:
-        self._news.set()
+        self._turns.news.set()
 
     # --- for whoever looks -------------------------------------------------------------------------------------
+
+    @property
+    def error(self) -> HeadraceError | None:
+        return self._turns.error
 
     def extents(self) -> dict[int, Extent]:
         """What there is now, for others than the reader itself."""
@@ -156,34 +160,6 @@ class SourceReader:
         return 0 if filling is None or filling.reading is None else sum(each.size for each in filling.ranges)
 
     # --- the thread --------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        patience = 0.1
-        while not self._stopping:
-            self._news.clear()
-            try:
-                busy = self._turn()
-                self.error, patience = None, 0.1
-                if not busy:
-                    self._news.wait(POLL_SECONDS)
-            except (EngineClosed, Fenced):
-                return
-            except SparkJobCancelled:
-                continue
-            except HeadraceError as error:
-                if self._stopping:
-                    return
-                if self.error is None or self.error.message != error.message:
-                    log.warning('source "%s": %s', self.name, error.message)
-                self.error = error
-                self._news.wait(patience)
-                patience = min(30.0, patience * 2)
-            except Exception as error:  # a fault of ours: it is shown, and tried again
-                if self._stopping:
-                    return
-                log.exception('source "%s": unexpected error', self.name)
-                self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
-                self._news.wait(5.0)
 
     def _turn(self) -> bool:
         """Whatever can be done now; whether there may be more."""
@@ -374,7 +350,7 @@ class SourceReader:
         filling.recent = filling.recent or [(now, 0)]
         relation, source = state.catalog.relations[id], state.catalog.relations[self._id]
         filling.reading = self._pool.submit(self._read_history, state, source, relation, ranges)
-        filling.reading.add_done_callback(lambda _: self._news.set())
+        filling.reading.add_done_callback(lambda _: self._turns.news.set())
 
     def _filling(self, id: int, view: ViewState) -> Filling:
         filling = self._fillings.get(id)
@@ -445,7 +421,7 @@ class SourceReader:
         return apply
 
     def _not_read(self, id: int, filling: Filling, error: Exception) -> None:
-        if self._stopping or isinstance(error, SparkJobCancelled):
+        if self._turns.stopping or isinstance(error, SparkJobCancelled):
             return
         filling.failures += 1
         filling.retry_at = time.monotonic() + 0.2 * 2**filling.failures

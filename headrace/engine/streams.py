@@ -131,16 +131,12 @@ class Streams:
         return frame.mapInArrow(cut, f"{ANSWER} BINARY")
 
     def _parts(self, frame: DataFrame) -> Iterator[bytes]:
-        context = frame.sparkSession.sparkContext
         stream = self._begin()
         tag = f"headrace-stream-{stream}"
         finished = False
         try:
-            context.addJobTag(tag)
-            try:
+            with tagged(frame.sparkSession, tag):
                 answers = self._cut(frame, stream, self.cut_bytes).toLocalIterator(prefetchPartitions=True)
-            finally:
-                context.removeJobTag(tag)
             for (answer,) in answers:
                 yield from parts_of(answer, self._storage)
             finished = True
@@ -166,6 +162,16 @@ class Streams:
 def tag_thread(spark: SparkSession, tag: str) -> None:
     """Gives a name to all jobs that this thread starts from now on."""
     spark.sparkContext.addJobTag(tag)
+
+
+@contextlib.contextmanager
+def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Gives a name to all jobs that this thread starts meanwhile."""
+    spark.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        spark.sparkContext.removeJobTag(tag)
 
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:

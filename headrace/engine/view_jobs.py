@@ -7,14 +7,14 @@ there before each chunk.
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.feeds import ViewState, stream_state, view_state, views_being_filled, with_stream, with_view
-from headrace.errors import EngineClosed, HeadraceError, JobCancelled, JobFailed, UndefinedJob
+from headrace.engine.waiting import Outcome, Waiting
+from headrace.errors import EngineClosed, JobCancelled, JobFailed, UndefinedJob
 from headrace.sources.handover import Handover, Stream
 from headrace.state.manifest import Manifest
 
@@ -28,8 +28,7 @@ ALMOST = 0.99
 class ViewJobs:
     def __init__(self, engine: Engine):
         self._engine = engine
-        self._waiting: list[tuple[int, Future]] = []
-        self._lock = threading.Lock()
+        self._waiting = Waiting(_outcome)
 
     def has(self, state: Manifest, id: int) -> bool:
         return view_state(state, id) is not None
@@ -114,32 +113,18 @@ class ViewJobs:
 
     def finished(self, id: int) -> Future:
         """Done when the view is complete; the reason, if it will not be."""
-        future: Future = Future()
-        with self._lock:
-            self._waiting.append((id, future))
-        self.committed(self._engine.committed)
-        return future
+        return self._waiting.add(id, lambda: self._engine.committed)
 
     def committed(self, state: Manifest) -> None:
-        if not self._waiting:
-            return
-        with self._lock:
-            told = [(id, future, _outcome(state, id)) for id, future in self._waiting]
-            self._waiting = [(id, future) for id, future, outcome in told if outcome is None]
-        for _, future, outcome in told:
-            if isinstance(outcome, HeadraceError):
-                future.set_exception(outcome)
-            elif outcome:
-                future.set_result(None)
+        self._waiting.committed(state)
 
     def stop(self) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting, []
-        for id, future in waiting:
-            future.set_exception(EngineClosed(f"the database was closed; job {id} goes on when it is opened again"))
+        self._waiting.give_up(
+            lambda id: EngineClosed(f"the database was closed; job {id} goes on when it is opened again")
+        )
 
 
-def _outcome(state: Manifest, id: int) -> HeadraceError | bool | None:
+def _outcome(state: Manifest, id: int) -> Outcome:
     if id not in state.catalog.relations:
         return JobCancelled(f"job {id} was cancelled")
     view = view_state(state, id)

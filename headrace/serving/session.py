@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace.catalog import MATERIALIZED_VIEW, Relation
+from headrace.catalog import MATERIALIZED_VIEW, Relation, shown_name
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine import inserts
 from headrace.engine.changes import Change, InsertRows, Outcome
@@ -24,6 +24,7 @@ from headrace.engine.check import check
 from headrace.engine.coordinator import Mutate, Mutation
 from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
+from headrace.engine.loops import interrupt_when_cancelled
 from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.streams import KeptRows, cancel_tagged, tag_thread
@@ -37,6 +38,7 @@ from headrace.serving.pg_catalog.relations import Context
 from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
 from headrace.serving.shows import SHOWN, show
+from headrace.serving.temporary import TemporaryTables
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse
@@ -75,7 +77,9 @@ class Session:
         self._on_notice = on_notice or (lambda text: None)
         self._while_waiting = while_waiting or (lambda: None)
         self._cancelled = threading.Event()
-        self._tag = f"headrace-session-{next(_numbers)}"
+        number = next(_numbers)
+        self._tag = f"headrace-session-{number}"
+        self._temporary = TemporaryTables(number)
         self.status = IDLE
         self.user, self.process = "root", 0
         self._wrote = False
@@ -96,12 +100,22 @@ class Session:
     def perform(self, statement: ast.Statement) -> Result:
         self._refuse_if_impossible(statement)
         try:
+            statement = self.meant(statement)
             result = self.run(statement)
         except BaseException:
             self.fail()
             raise
+        self._temporary.performed(statement)
         self._wrote = self._wrote or isinstance(statement, _WRITES)
         return result
+
+    def meant(self, statement: ast.Statement) -> ast.Statement:
+        """The statement with the names of the session's temporary tables as they are stored."""
+        return self._temporary.meant(statement)
+
+    def close(self) -> None:
+        """Its temporary tables go; it may be used again."""
+        self._temporary.drop(self._engine.coordinator)
 
     def _refuse_if_impossible(self, statement: ast.Statement) -> None:
         self._engine.coordinator.refuse_if_closed()
@@ -120,6 +134,7 @@ class Session:
     def own_thread(self) -> None:
         """Called once by a thread that serves this session alone: its Spark jobs can then be cancelled."""
         tag_thread(self._engine.spark, self._tag)
+        interrupt_when_cancelled(self._engine.spark)
         use_pool(self._engine.spark, "queries")
 
     def begin_statement(self) -> None:
@@ -170,14 +185,15 @@ class Session:
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""
+        statement = self.meant(statement)
         if isinstance(statement, ast.Select):
             query = statement.query
         elif isinstance(statement, _WRITES):
             if not statement.returning:
                 return []
             table = exp.Table(this=exp.to_identifier(statement.table, quoted=True))
-            if alias := getattr(statement, "alias", None):
-                table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+            alias = getattr(statement, "alias", None) or shown_name(statement.table)
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
             query = exp.Select(expressions=[each.copy() for each in statement.returning]).from_(table)
         elif isinstance(statement, (*SHOWN, ast.Explain, ast.Check)):
             return None
@@ -197,8 +213,10 @@ class Session:
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         elif system.tables:
             state = dataclasses.replace(state, catalog=system.catalog)
-        use = self._use_indexes
-        frame, types = query_frame(self._engine, state, bound, use_indexes=use, notes=notes, given=system.tables)
+        frame, types = query_frame(
+            self._engine, state, bound, use_indexes=self._use_indexes, notes=notes, given=system.tables,
+            may_be_cancelled=True,
+        )  # fmt: skip
         return frame, types, all(id in system.tables for id in bound.relations)
 
     def _context(self, state: Manifest) -> Context:
@@ -206,6 +224,7 @@ class Session:
         settings = {name: self.shown(name) for name in PARAMETERS}
         return Context(
             state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list,
+            owns=self._temporary.owns,
             assign=lambda name, value: self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value)),
         )  # fmt: skip
 
@@ -225,8 +244,8 @@ class Session:
             notes: list[str] = []
             frame, _, _ = self._query(inner, notes)
             with spark_errors("EXPLAIN"):
-                plan = frame._jdf.queryExecution().explainString(_explain_mode(frame, "formatted"))
-                text = "\n".join([*notes, plan])
+                mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
+                text = "\n".join([*notes, frame._jdf.queryExecution().explainString(mode)])
         else:
             raise Unsupported(
                 f"EXPLAIN of {type(inner).__name__} is not supported",
@@ -254,6 +273,7 @@ class Session:
         if statement.rows is None or statement.returning:
             return None
         self._refuse_if_impossible(statement)
+        statement = self.meant(statement)
         relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
         if relation.on_conflict == "ignore":
             return None  # how many rows it takes is known only when it has run
@@ -281,11 +301,16 @@ class Session:
         change = inserts.delete(self._engine, relation, statement, use_indexes=self._use_indexes)
         return self._write("DELETE", relation, change, returning)
 
+    @run.register
+    def _truncate(self, statement: ast.Truncate) -> Result:
+        self._delete(statement)
+        return Result("TRUNCATE TABLE")
+
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
         """Bound before anything is written: a mistake in it must not come after the fact."""
         alias = getattr(statement, "alias", None)
         functions = self._engine.functions
-        return bind_returning(statement.returning, relation.columns, relation.name, alias=alias, functions=functions)
+        return bind_returning(statement.returning, relation.columns, relation.label, alias=alias, functions=functions)
 
     def _write(self, tag: str, relation: Relation, change: Change, returning: list[tuple[str, Any]]) -> Result:
         def returned(outcome: Outcome) -> pa.Table | KeptRows:
@@ -427,12 +452,8 @@ class Session:
         return self._rows("CANCEL_JOBS", [("Id", BIGINT)], [(id,) for id in cancelled])
 
     @run.register
-    def _pause(self, statement: ast.Pause) -> Result:
-        return self._set_paused(statement.job_id, True)
-
-    @run.register
-    def _resume(self, statement: ast.Resume) -> Result:
-        return self._set_paused(statement.job_id, False)
+    def _pause_or_resume(self, statement: ast.Pause | ast.Resume) -> Result:
+        return self._set_paused(statement.job_id, isinstance(statement, ast.Pause))
 
     def _set_paused(self, job_id: int | None, paused: bool) -> Result:
         tag = "PAUSE" if paused else "RESUME"
@@ -548,12 +569,8 @@ class Session:
         return result
 
     @run.register
-    def _set_transaction(self, statement: ast.SetTransaction) -> Result:
-        return Result("SET")
-
-    @run.register
-    def _unlisten(self, statement: ast.Unlisten) -> Result:
-        return Result("UNLISTEN")
+    def _accepted(self, statement: ast.SetTransaction | ast.Unlisten) -> Result:
+        return Result("UNLISTEN" if isinstance(statement, ast.Unlisten) else "SET")
 
     def variable(self, name: str) -> Any:
         """A parameter's value in this session."""
@@ -575,8 +592,3 @@ class Session:
 
     def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:
         return Result.of_rows(tag, columns, rows, self._engine.spark)
-
-
-def _explain_mode(frame: Any, name: str) -> Any:
-    jvm = frame.sparkSession._jvm
-    return jvm.org.apache.spark.sql.execution.ExplainMode.fromString(name)

@@ -46,7 +46,8 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
         "internal tables": INTERNAL,
     }[statement.what]  # fmt: skip
     matches = _like(statement.like)
-    names = sorted(each.name for each in engine.committed.catalog.of_kind(kind) if matches(each.name))
+    known = (each.name for each in engine.committed.catalog.of_kind(kind) if not each.temporary)
+    names = sorted(filter(matches, known))
     return [("Name", TEXT)], [(name,) for name in names]
 
 
@@ -78,7 +79,7 @@ def _show_create(statement: ast.ShowCreate, engine: Engine, setting: Setting) ->
     relation = catalog.get(statement.name)
     if statement.kind is not None:
         catalog.get(statement.name, statement.kind)  # or an error that says what it is
-    return [("Name", TEXT), ("Create Sql", TEXT)], [(relation.name, relation.definition)]
+    return [("Name", TEXT), ("Create Sql", TEXT)], [(relation.label, relation.definition)]
 
 
 @show.register
@@ -92,7 +93,7 @@ def _describe(statement: ast.Describe, engine: Engine, setting: Setting) -> Show
         rows.append(("primary key", ", ".join(key.name for key in relation.pk), None, None))
     if relation.distribution:
         rows.append(("distribution key", ", ".join(relation.distribution), None, None))
-    rows.append(("table description", relation.name, None, relation.comment))
+    rows.append(("table description", relation.label, None, relation.comment))
     return columns, rows
 
 

@@ -42,6 +42,7 @@ def read_status(warehouse: str) -> dict[str, Any]:
                 "bytes": sum(run.bytes for run in runs) if relation.stored else None,
             }
             for relation in manifest.catalog
+            if not relation.temporary
             for runs in [manifest.runs.get(relation.id, ())]
         ],
     }

@@ -3,27 +3,22 @@
     CREATE SOURCE gen (id BIGINT, price DOUBLE PRECISION, at TIMESTAMPTZ)
     WITH (connector = 'datagen', fields.id.kind = 'sequence', fields.price.min = '1', datagen.rows.per.second = '1000')
 
-The row at an offset is a function of the seed, the split and the offset, so it is the same whoever reads it and how
-often. What grows is only how many there are: so many per second since the source was created.
+There are so many per second since the source was created; see :mod:`headrace.sources.generated`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InvalidDefinition, InvalidParameterValue
-from headrace.sources.connector import Connector, Decoded, Feed, Outside, Resolved
-from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
-from headrace.sources.handover import Extent, Range
+from headrace.sources.definition import Definition, whole_number
+from headrace.sources.generated import Generator, connector, mixed
 from headrace.types import SqlType
 
-BATCH = 1 << 16
 RATE, SPLITS, SEED, ROWS = "datagen.rows.per.second", "datagen.split.num", "datagen.seed", "datagen.rows"
 
 _INTEGERS = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
@@ -57,23 +52,18 @@ def check(definition: Definition) -> None:
                 raise InvalidParameterValue(
                     f'option "{option}" is not known', hint=f"a field has {', '.join(_FIELD_OPTIONS)}"
                 )
-    Generator.of(definition, 0.0)
+    Datagen.of(definition, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generator:
-    """The reader: a range of offsets to rows."""
-
-    definition: Definition
+class Datagen(Generator):
     fields: tuple[Field, ...]
-    splits: int
     rate: int
     limit: int | None
     """Rows of all splits together"""
-    created_at: float
 
     @staticmethod
-    def of(definition: Definition, created_at: float) -> Generator:
+    def of(definition: Definition, created_at: float) -> Datagen:
         options = definition.option
         seed = whole_number(options, SEED, 0)
         fields = tuple(
@@ -82,7 +72,7 @@ class Generator:
         limits = [each.end - each.start + 1 for each in fields if each.end is not None]
         if ROWS in options:
             limits.append(whole_number(options, ROWS, 0))
-        return Generator(
+        return Datagen(
             definition=definition,
             fields=fields,
             splits=whole_number(options, SPLITS, 1, least=1, most=1024),
@@ -91,22 +81,12 @@ class Generator:
             created_at=created_at,
         )
 
-    def extent(self, split: int, now: float) -> Extent:
-        """Rows are dealt out to the splits in turn."""
+    def count(self, now: float) -> int:
         rows = max(0, int((now - self.created_at) * self.rate))
-        rows = rows if self.limit is None else min(rows, self.limit)
-        return Extent(0, (rows - split + self.splits - 1) // self.splits)
+        return rows if self.limit is None else min(rows, self.limit)
 
-    def read(self, task: Range) -> Iterator[Decoded]:
-        for start in range(task.start, task.end, BATCH):
-            offsets = np.arange(start, min(start + BATCH, task.end), dtype=np.int64)
-            numbers = offsets * self.splits + task.split
-            columns: dict[str, pa.Array] = {each.name: self._values(each, numbers) for each in self.fields}
-            split = np.full(len(offsets), task.split, dtype=np.int64)
-            for each in self.definition.include:
-                columns[each.name] = pa.array(split if each.what == "partition" else offsets)
-            columns |= {PARTITION: pa.array(split), OFFSET: pa.array(offsets)}
-            yield Decoded(rows=pa.table(columns).cast(self.definition.schema))
+    def columns(self, numbers: np.ndarray) -> dict[str, pa.Array]:
+        return {each.name: self._values(each, numbers) for each in self.fields}
 
     def _values(self, field: Field, numbers: np.ndarray) -> pa.Array:
         if field.sequence:
@@ -126,22 +106,6 @@ class Generator:
             span = int(field.high) - int(field.low) + 1
             return pa.array((fraction * span).astype(np.int64) + int(field.low))
         return pa.array(fraction * (field.high - field.low) + field.low)
-
-
-def mixed(numbers: np.ndarray, seed: int) -> np.ndarray:
-    """64 random bits of each number: SplitMix64.
-
-    >>> mixed(np.arange(2), 1).tolist() == mixed(np.arange(2), 1).tolist()
-    True
-    >>> len(set(mixed(np.arange(1000), 7).tolist()))
-    1000
-    """
-    with np.errstate(over="ignore"):
-        words = numbers.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        words = (words + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return words ^ (words >> np.uint64(31))
 
 
 def _field(name: str, kind: SqlType, options: Mapping[str, str], seed: int) -> Field:
@@ -173,25 +137,4 @@ def _field(name: str, kind: SqlType, options: Mapping[str, str], seed: int) -> F
         raise InvalidParameterValue(f'an option of field "{name}" is not a number: {problem}') from None
 
 
-@dataclass(kw_only=True)
-class DatagenFeed(Feed):
-    reader: Generator
-    clock: Callable[[], float] = time.time
-
-    def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
-        now = self.clock()
-        return {split: self.reader.extent(split, now) for split in range(self.reader.splits)}
-
-
-def resolve(definition: Definition, outside: Outside) -> Resolved:
-    created_at = time.time()
-    splits = Generator.of(definition, created_at).splits
-    return Resolved(starts=dict.fromkeys(range(splits), 0), known={"created_at": created_at})
-
-
-def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
-    known: Mapping[str, Any] = resolved.known
-    return DatagenFeed(definition=definition, reader=Generator.of(definition, known["created_at"]))
-
-
-CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)
+CONNECTOR = connector(check, Datagen.of)

@@ -4,24 +4,20 @@
     WITH (connector = 'nexmark', nexmark.table.type = 'Bid', nexmark.event.num = '1000000')
 
 Of every 50 events one is a person, three are auctions and 46 bids. Each of the three is a source of its own, and they
-fit together: bids are on auctions that there are, by people that there are. As with generated rows, the row at an
-offset is a function of the seed and the offset.
+fit together: bids are on auctions that there are, by people that there are.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.errors import InvalidDefinition, InvalidParameterValue
-from headrace.sources.connector import Connector, Decoded, Feed, Outside, Resolved
-from headrace.sources.datagen import BATCH, mixed
-from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
-from headrace.sources.handover import Extent, Range
+from headrace.sources.definition import Definition, whole_number
+from headrace.sources.generated import Generator, connector, mixed
 
 TYPE, EVENTS, RATE, SPLITS, SEED = (
     "nexmark.table.type", "nexmark.event.num", "nexmark.events.per.second", "nexmark.split.num", "nexmark.seed",
@@ -57,16 +53,11 @@ def check(definition: Definition) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nexmark:
-    """The reader."""
-
-    definition: Definition
+class Nexmark(Generator):
     table: str
-    splits: int
     rate: int | None
     limit: int | None
     seed: int
-    created_at: float
 
     @staticmethod
     def of(definition: Definition, created_at: float) -> Nexmark:
@@ -84,24 +75,15 @@ class Nexmark:
             created_at=created_at,
         )
 
-    def extent(self, split: int, now: float) -> Extent:
+    def count(self, now: float) -> int:
         """Without a rate all of them are there at once."""
         events = max(0, int((now - self.created_at) * self.rate)) if self.rate is not None else self.limit or 0
         events = events if self.limit is None else min(events, self.limit)
         first, share = SHARES[self.table]
-        rows = events // EPOCH * share + min(max(events % EPOCH - first, 0), share)
-        return Extent(0, (rows - split + self.splits - 1) // self.splits)
+        return events // EPOCH * share + min(max(events % EPOCH - first, 0), share)
 
-    def read(self, task: Range) -> Iterator[Decoded]:
-        for start in range(task.start, task.end, BATCH):
-            offsets = np.arange(start, min(start + BATCH, task.end), dtype=np.int64)
-            numbers = offsets * self.splits + task.split
-            columns = {name: self.makers[name](numbers) for name, _ in self.definition.columns}
-            split = np.full(len(offsets), task.split, dtype=np.int64)
-            for each in self.definition.include:
-                columns[each.name] = pa.array(split if each.what == "partition" else offsets)
-            columns |= {PARTITION: pa.array(split), OFFSET: pa.array(offsets)}
-            yield Decoded(rows=pa.table(columns).cast(self.definition.schema))
+    def columns(self, numbers: np.ndarray) -> dict[str, pa.Array]:
+        return {name: self.makers[name](numbers) for name, _ in self.definition.columns}
 
     @property
     def makers(self) -> dict[str, Callable[[np.ndarray], pa.Array]]:
@@ -178,24 +160,4 @@ def _texts(drawn: np.ndarray, pattern: str) -> pa.Array:
     return pa.array([pattern.format(each) for each in drawn.tolist()], pa.string())
 
 
-@dataclass(kw_only=True)
-class NexmarkFeed(Feed):
-    reader: Nexmark
-    clock: Callable[[], float] = time.time
-
-    def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
-        now = self.clock()
-        return {split: self.reader.extent(split, now) for split in range(self.reader.splits)}
-
-
-def resolve(definition: Definition, outside: Outside) -> Resolved:
-    created_at = time.time()
-    splits = Nexmark.of(definition, created_at).splits
-    return Resolved(starts=dict.fromkeys(range(splits), 0), known={"created_at": created_at})
-
-
-def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
-    return NexmarkFeed(definition=definition, reader=Nexmark.of(definition, resolved.known["created_at"]))
-
-
-CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)
+CONNECTOR = connector(check, Nexmark.of)

@@ -14,13 +14,14 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from headrace.catalog import OF_SESSION
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
 from headrace.sql import clauses, clients, connectors, jobs
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser, fold
 from headrace.sql.indexes import create_index
-from headrace.sql.names import check_column_names, relation_name
+from headrace.sql.names import NameInSchema, check_column_names, relation_name
 
 
 def statement(p: Parser) -> Unfinished:
@@ -66,20 +67,34 @@ def _create(p: Parser) -> Unfinished:
             position=p._tokens[p._index - 2].start + 1,
         )
     what = p._curr.text.upper()
-    if what in ("TEMP", "TEMPORARY"):
-        raise Unsupported(
-            f"CREATE {what} {p._next.text.upper() if p._next else ''}".rstrip() + " is not supported",
-            hint="every relation is for all sessions; make one of another name, and drop it when it is not needed",
-            position=p._curr.start + 1,
-        )
+    if what == "LOCAL" or what in _TEMPORARY:
+        return _create_temporary(p, replace)
     if what in _NOT_CREATED:
         raise Unsupported(f"CREATE {what} is not supported yet", position=p._curr.start + 1)
     p.raise_error("unknown CREATE")
 
 
+_TEMPORARY = ("TEMP", "TEMPORARY")
+
+
+def _create_temporary(p: Parser, replace: bool) -> Unfinished:
+    start = p._curr
+    p._match_text_seq("LOCAL")
+    if not p._match_texts(_TEMPORARY):
+        p.raise_error("expected TEMPORARY")
+    if replace or not p._match_text_seq("TABLE"):
+        raise Unsupported(
+            f"CREATE {'OR REPLACE ' if replace else ''}TEMPORARY {p._curr.text.upper() if p._curr else ''}".rstrip()
+            + " is not supported",
+            hint="only tables can be temporary",
+            position=start.start + 1,
+        )
+    return _create_table(p, temporary=True)
+
+
 _NOT_CREATED = {
     "SINK", "SCHEMA", "DATABASE", "FUNCTION", "CONNECTION", "SUBSCRIPTION", "USER", "ROLE", "TYPE", "SEQUENCE",
-    "TRIGGER", "AGGREGATE", "EXTENSION", "TEMP", "TEMPORARY", "UNLOGGED", "DOMAIN",
+    "TRIGGER", "AGGREGATE", "EXTENSION", "UNLOGGED", "DOMAIN",
 }  # fmt: skip
 
 
@@ -117,9 +132,13 @@ def _create_view(p: Parser, replace: bool) -> Unfinished:
     )
 
 
-def _create_table(p: Parser) -> Unfinished:
+def _create_table(p: Parser, *, temporary: bool = False) -> Unfinished:
     if_not_exists = clauses.if_not_exists(p)
+    start = p._curr
     name = clauses.relation(p)
+    temporary = temporary or name.endswith(OF_SESSION)
+    if temporary and isinstance(name, NameInSchema):
+        raise InvalidDefinition("cannot create temporary relation in non-temporary schema", position=start.start + 1)
     definition = clauses.TableDefinition()
     if p._match(TokenType.L_PAREN) and not p._match(TokenType.R_PAREN):
         p._parse_csv(lambda: clauses.table_item(p, name, definition) or True)
@@ -127,6 +146,9 @@ def _create_table(p: Parser) -> Unfinished:
     included = connectors.included(p)
     fields = clauses.table_options(p)
     secrets = fields.pop("secrets", ())
+    if temporary:
+        fields["temporary"] = True
+        _refuse_if_it_outlives(p, included or "connector" in dict(fields.get("options", ())))
     if included or "connector" in dict(fields.get("options", ())):
         return connectors.table_of_events(p, name, definition, if_not_exists, fields, included, secrets)
     if p._match_texts(("FORMAT", "INCLUDE"), advance=False):
@@ -161,6 +183,18 @@ def _create_table(p: Parser) -> Unfinished:
         if_not_exists=if_not_exists,
         **fields,
     )
+
+
+def _refuse_if_it_outlives(p: Parser, follows: bool) -> None:
+    """What a temporary table has, and cannot have."""
+    if follows or p._match(TokenType.FROM, advance=False):
+        raise Unsupported("a temporary table with a source is not supported", hint="leave TEMPORARY out")
+    if p._match_text_seq("ON", "COMMIT") and not p._match_text_seq("PRESERVE", "ROWS"):
+        raise Unsupported(
+            f"ON COMMIT {p._curr.text.upper() if p._curr else ''}".rstrip() + " is not supported",
+            hint="there are no transactions: the rows stay until the session ends, or the table is dropped",
+            position=p._prev.start + 1,
+        )
 
 
 def _create_table_as(
@@ -310,6 +344,18 @@ def _delete(p: Parser) -> Unfinished:
     return partial(s.Delete, table=table, alias=alias, where=where, returning=clauses.returning(p))
 
 
+def _truncate(p: Parser) -> Unfinished:
+    p._match_text_seq("TABLE")
+    table = clauses.relation(p)
+    if p._match(TokenType.COMMA):
+        raise Unsupported("TRUNCATE of several tables is not supported", hint="one by one", position=p._prev.start + 1)
+    for words in (("RESTART", "IDENTITY"), ("CASCADE",)):
+        if p._match_text_seq(*words):
+            raise Unsupported(f"TRUNCATE … {' '.join(words)} is not supported", hint="leave it out")
+    _ = p._match_text_seq("CONTINUE", "IDENTITY"), p._match_text_seq("RESTRICT")
+    return partial(s.Truncate, table=table)
+
+
 # --- SHOW, SET, DESCRIBE, EXPLAIN and the like ------------------------------------------------------------------
 
 
@@ -423,6 +469,7 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
     "INSERT": _insert,
     "UPDATE": _update,
     "DELETE": _delete,
+    "TRUNCATE": _truncate,
     "SHOW": _show,
     "SET": _set,
     "RESET": _reset,
@@ -443,7 +490,6 @@ _STATEMENTS: dict[str, Callable[[Parser], Unfinished]] = {
 }
 
 _REFUSED: dict[str, str | None] = {
-    "TRUNCATE": "use DELETE FROM",
     "MERGE": None,
     "GRANT": None,
     "REVOKE": None,

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.catalog import INTERNAL_PREFIX, ROW_ID
+from headrace.catalog import INTERNAL_PREFIX, OF_SESSION, ROW_ID
 from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, UndefinedRelation
 
-DATABASE, SCHEMA = "dev", "public"
+DATABASE, SCHEMA, TEMPORARY_SCHEMA = "dev", "public", "pg_temp"
 SYSTEM_SCHEMAS = ("pg_catalog", "information_schema", "rw_catalog")
+
+
+class NameInSchema(str):
+    """A name that was written with its schema: no temporary table is meant, if there is one called so."""
 
 
 def relation_name(parts: Sequence[str], position: int | None = None) -> str:
@@ -22,6 +26,8 @@ def relation_name(parts: Sequence[str], position: int | None = None) -> str:
         raise SqlSyntaxError(f"improper qualified name (too many dotted names): {'.'.join(parts)}", position=position)
     if qualifiers and qualifiers[-1] in SYSTEM_SCHEMAS:
         raise UndefinedRelation(f'relation "{qualifiers[-1]}.{name}" does not exist', position=position)
+    if qualifiers == [TEMPORARY_SCHEMA]:
+        return f"{name}{OF_SESSION}"  # of which session is not known here
     if qualifiers and qualifiers[-1] != SCHEMA:
         raise UndefinedRelation(
             f'schema "{qualifiers[-1]}" does not exist', position=position, hint=f"the only schema is {SCHEMA}"
@@ -30,7 +36,7 @@ def relation_name(parts: Sequence[str], position: int | None = None) -> str:
         raise UndefinedRelation(
             f'database "{qualifiers[0]}" does not exist', position=position, hint=f"the only database is {DATABASE}"
         )
-    return name
+    return NameInSchema(name) if qualifiers else name
 
 
 def check_column_names(names: Sequence[str]) -> None:

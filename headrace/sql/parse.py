@@ -35,7 +35,7 @@ def index_statement(definition: str) -> CreateIndex:
     return statement
 
 
-_BEFORE_NAME = ("CREATE", "OR REPLACE", "MATERIALIZED", "TABLE", "VIEW", "IF NOT EXISTS")
+_BEFORE_NAME = ("CREATE", "OR REPLACE", "LOCAL", "TEMP", "TEMPORARY", "MATERIALIZED", "TABLE", "VIEW", "IF NOT EXISTS")
 
 
 def created_name(definition: str) -> slice:

@@ -37,6 +37,7 @@ class CreateTable(Statement):
     append_only: bool = False
     on_conflict: str = "overwrite"
     options: tuple[tuple[str, str], ...] = ()
+    temporary: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,7 @@ class CreateTableAs(Statement):
     if_not_exists: bool = False
     append_only: bool = False
     options: tuple[tuple[str, str], ...] = ()
+    temporary: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +203,11 @@ class Delete(Statement):
     alias: str | None = None
     where: exp.Expression | None = None
     returning: tuple[exp.Expression, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate(Delete):
+    """TRUNCATE TABLE name: all rows"""
 
 
 @dataclass(frozen=True, kw_only=True)

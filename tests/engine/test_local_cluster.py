@@ -23,6 +23,7 @@ def test_executors_of_their_own(tmp_path):
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text(
         f"spark.eventLog.enabled true\nspark.eventLog.compress false\nspark.eventLog.dir {events.as_uri()}\n"
+        "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["SPARK_CONF_DIR"] = str(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,25 @@ def test_closing_during_a_merge(db, t, merging, clients, warehouse, spark):
         compact.result(PATIENCE)
     with headrace.connect(warehouse, spark=spark) as again:
         assert rows(again, "SELECT * FROM t") == [(1, 10), (2, 20), (4, 4)]
+
+
+def test_a_merge_of_what_is_dropped_is_ended(db, t, clients, monkeypatch):
+    """It would go on for as long as it takes, for nobody."""
+    started = threading.Event()
+
+    def endless(spark, body, **_):
+        def forever(batches):
+            while True:
+                time.sleep(0.01)
+            yield
+
+        started.set()
+        return spark.range(1).mapInArrow(forever, "id BIGINT").collect()
+
+    monkeypatch.setattr(maintenance, "merge_ranges", endless)
+    compact = clients.sql("COMPACT t")
+    assert started.wait(PATIENCE)
+    db.sql("DROP TABLE t CASCADE")
+    assert compact.result(PATIENCE) == "COMPACT"
+    assert db.engine.maintenance.being_merged == frozenset()
+    assert db.engine.maintenance.compactions == 0

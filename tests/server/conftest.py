@@ -46,7 +46,7 @@ def wait_for_busy(server) -> Callable[[], None]:
 
 @pytest.fixture(scope="session")
 def long_query(database) -> str:
-    """Takes long, and ends soon once it is cancelled, where its rows go: Spark looks up from a loop no sooner."""
+    """Takes long, and longer if its rows are only counted."""
     database.sql("CREATE TABLE many (id INT PRIMARY KEY)")
     database.sql("INSERT INTO many SELECT x FROM generate_series(1, 400) s(x)")
     return "SELECT a.id * b.id % 7 + c.id FROM many a, many b, many c"

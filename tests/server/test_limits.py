@@ -64,6 +64,24 @@ def test_a_message_that_is_too_long(server):
         assert b"too long" in read_all(sock)
 
 
+def test_who_goes_on_talking_hears_why_the_server_stops(database):
+    """What comes after the last word must not reset the connection: the client might never see that word."""
+    server = Server(database.engine, port=0)
+    server.start()
+    with raw(server) as sock:
+        sock.sendall(STARTUP)
+        read_until_ready(sock)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        assert sock.recv(1, socket.MSG_PEEK) == b"E"  # it has been said, and is not read yet
+        query = b"SELECT 1\0"
+        for _ in range(3):
+            sock.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query)
+        assert b"57P01" in read_all(sock)
+    stopping.join(60)
+    assert not stopping.is_alive() and server.sessions == 0
+
+
 def test_half_a_handshake_is_not_waited_for(server, monkeypatch):
     monkeypatch.setattr(startup, "PATIENCE", 0.5)
     with raw(server) as sock:

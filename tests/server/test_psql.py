@@ -40,7 +40,7 @@ def test_several_statements_and_an_error_between(psql, shop):
         (r"\dv", ["public|items|view|root"]),
         (r"\di", ["public|orders_item|index|root|orders", "public|orders_pkey|index|root|orders"]),
         (r"\dn", ["public|root"]),
-        (r"\l", ["dev|root|UTF8"]),
+        (r"\l+", ["dev|root|UTF8"]),
         (r"\du", ["root|Superuser"]),
         (r"\d orders", ["item|character varying|||'tea'", "price|numeric(10,2)||not null|",
                         '"orders_pkey" PRIMARY KEY, btree (id)', '"orders_item" btree (item DESC)']),

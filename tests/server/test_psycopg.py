@@ -10,6 +10,8 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.support.waiting import eventually
+
 ROW = (
     True, 7, 2**40, 1.5, "it's", b"\0\1", date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 700),
     datetime(2026, 2, 3, tzinfo=UTC), timedelta(days=1, hours=2), Decimal("12.50"), {"a": [1, None]}, [1, None, 3],
@@ -230,6 +232,21 @@ def test_a_running_query_can_be_cancelled(connect, long_query, wait_for_busy):
     connection = connect()
     cancelled_after(connection, wait_for_busy, long_query)
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("condition", ["a.id + b.id + c.id > d.id", "a.id < b.id AND c.id < d.id"])
+def test_a_loop_that_is_cancelled_gives_its_slots_back(database, connect, long_query, wait_for_busy, condition):
+    """All of it is one loop inside of Spark, which ends in minutes and hands out no row before."""
+    connection = connect()
+    query = f"SELECT count(*) FROM many a, many b, many c, many d WHERE {condition}"
+    cancelled_after(connection, lambda: eventually(lambda: running_tasks(database) > 0), query)
+    eventually(lambda: running_tasks(database) == 0)
+    assert connection.execute("SELECT count(*) FROM many").fetchone() == (400,)
+
+
+def running_tasks(database) -> int:
+    tracker = database.engine.spark.sparkContext._jsc.sc().statusTracker()
+    return sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos())
 
 
 def test_a_create_that_waits_can_be_cancelled_and_leaves_nothing(connect, table):

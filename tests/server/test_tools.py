@@ -195,6 +195,41 @@ def test_dbeaver_draws_its_tree(connect, orders):
     assert ask("SELECT sa.* FROM pg_catalog.pg_stat_activity sa")[0]["usename"] == "root"
 
 
+def test_what_depends_on_what(connect, orders):
+    """Views of aggregates and joins, too, which keep tables of their own in between that nobody is told of."""
+    connection = connect()
+    for name, query in (
+        ("sums", f"SELECT quantity, sum(price) FROM {orders} GROUP BY quantity"),
+        ("both", f"SELECT o.id, c.price FROM {orders} o JOIN {orders}_cheap c USING (id)"),
+    ):
+        connection.execute(f"CREATE MATERIALIZED VIEW {orders}_{name} AS {query}")
+    connection.execute(f"CREATE VIEW {orders}_v AS SELECT id FROM {orders}_both")
+    wanted = {
+        (f"{orders}_cheap", orders), (f"{orders}_sums", orders), (f"{orders}_both", orders),
+        (f"{orders}_both", f"{orders}_cheap"), (f"{orders}_v", f"{orders}_both"),
+    }  # fmt: skip
+    rules = connection.execute(
+        """SELECT DISTINCT v.relname, t.relname FROM pg_class v
+        JOIN pg_depend i ON i.refobjid = v.oid AND i.classid = 'pg_rewrite'::regclass
+          AND i.refclassid = 'pg_class'::regclass AND i.deptype = 'i'
+        JOIN pg_depend n ON n.objid = i.objid AND n.classid = 'pg_rewrite'::regclass AND n.refobjid <> i.refobjid
+        JOIN pg_rewrite r ON r.oid = i.objid AND r.ev_class = v.oid
+        JOIN pg_class t ON t.oid = n.refobjid WHERE v.relname LIKE %s""",
+        (f"{orders}%",),
+    )
+    assert set(rules.fetchall()) == wanted
+    relations = "rw_catalog.rw_relations"
+    pairs = {"rw_depend": "x.objid, x.refobjid", "rw_fragments": "x.table_id, unnest(x.upstream_fragment_ids)"}
+    for table, below in pairs.items():
+        found = connection.execute(
+            f"""SELECT v.name, t.name FROM (SELECT {below} FROM rw_catalog.{table} x) AS p (id, ref)
+            JOIN {relations} v ON v.id = p.id JOIN {relations} t ON t.id = p.ref
+            WHERE v.name LIKE '{orders}_%' AND v.relation_type LIKE '%view'"""
+        ).fetchall()
+        # a view has no fragment: it holds nothing
+        assert set(found) == {pair for pair in wanted if table == "rw_depend" or pair[0] != f"{orders}_v"}
+
+
 def test_what_fragments_there_are(connect, orders):
     rows = connect().execute(
         f"""SELECT f.name, f.flags, u.name FROM rw_catalog.rw_fragments f

@@ -28,7 +28,7 @@ FOLDER = Path(__file__).parent
 class Mode:
     name: str
     crash: bool = False
-    """Between any two statements the engine is abandoned and the warehouse opened again."""
+    """After every statement that has changed anything the engine is abandoned and the warehouse opened again."""
     checkpoint_frequency: int = 1
     vectorized: bool = True
 
@@ -52,20 +52,23 @@ class Client:
         self._connect = connect
         self._mode = mode
         self._settings: list[str] = []
-        self._fresh = True
         self._open()
 
     def _open(self) -> None:
         self._database = self._connect()
         self._session = self._database.session()
+        self._opened = self._database.status()["version"]
+
+    @property
+    def _changed(self) -> bool:
+        return self._database.status()["version"] != self._opened
 
     def run(self, sql: str) -> Any:
-        if self._mode.crash and not self._fresh:
+        if self._mode.crash and self._changed:
             self._database.abandon()
             self._open()
             for setting in self._settings:
                 self._session.sql(setting)
-        self._fresh = False
         result = self._session.sql(sql)
         if re.match(r"\s*set\b", sql, flags=re.IGNORECASE):
             self._settings.append(sql)

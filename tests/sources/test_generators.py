@@ -6,8 +6,9 @@ import pytest
 
 from headrace.errors import InvalidDefinition, InvalidParameterValue
 from headrace.sources import datagen, nexmark
-from headrace.sources.datagen import DatagenFeed, Generator
+from headrace.sources.datagen import Datagen
 from headrace.sources.definition import Definition
+from headrace.sources.generated import GeneratedFeed
 from headrace.sources.handover import Extent, Range
 from headrace.sources.nexmark import Nexmark
 from headrace.types import SqlType
@@ -33,7 +34,7 @@ def rows(reader, split: int, start: int, end: int) -> list[dict]:
 
 def test_ranges_are_parts_of_a_whole():
     made = definition("datagen", {"a": BIGINT, "w": TEXT, "t": TIME}, datagen__split__num="2", datagen__seed="7")
-    for reader in (Generator.of(made, 1000.0), bids(nexmark__split__num="2")):
+    for reader in (Datagen.of(made, 1000.0), bids(nexmark__split__num="2")):
         whole = rows(reader, 1, 0, 300)
         assert rows(reader, 1, 0, 100) + rows(reader, 1, 100, 300) == whole
         assert rows(reader, 0, 0, 300) != whole
@@ -43,9 +44,9 @@ def test_how_many_there_are():
     made = definition(
         "datagen", {"a": BIGINT}, datagen__rows__per__second="10", datagen__split__num="3", datagen__rows="8"
     )
-    reader = Generator.of(made, 100.0)
+    reader = Datagen.of(made, 100.0)
     now = [100.0]
-    feed = DatagenFeed(definition=made, reader=reader, clock=lambda: now[0])
+    feed = GeneratedFeed(definition=made, reader=reader, clock=lambda: now[0])
     assert feed.extents() == {split: Extent(0, 0) for split in range(3)}
     now[0] = 100.5
     assert [feed.extents()[split].end for split in range(3)] == [2, 2, 1]
@@ -61,11 +62,11 @@ def test_a_sequence_has_an_end_and_values_lie_within_bounds():
         fields__a__start="5", fields__a__end="9", fields__b__min="-3", fields__b__max="3", fields__c__max="0.5",
     )  # fmt: skip
     datagen.check(made)
-    reader = Generator.of(made, 0.0)
+    reader = Datagen.of(made, 0.0)
     assert reader.extent(0, 1e6) == Extent(0, 5)
     found = rows(reader, 0, 0, 5)
     assert [row["a"] for row in found] == [5, 6, 7, 8, 9]
-    many = rows(Generator.of(definition("datagen", dict(made.columns), **{
+    many = rows(Datagen.of(definition("datagen", dict(made.columns), **{
         "fields__b__min": "-3", "fields__b__max": "3", "fields__c__max": "0.5"}), 0.0), 0, 0, 2000)  # fmt: skip
     assert {row["b"] for row in many} == set(range(-3, 4)) and all(0 <= row["c"] <= 0.5 for row in many)
 

@@ -33,6 +33,8 @@ class FakeDatabase:
         self.answers = answers or {}
         self.relations = list(relations)
         self.log: list[str] = []
+        self.version = 1
+        """Of the manifest: statements that begin with INSERT make another"""
 
     def session(self) -> FakeDatabase:
         self.log.append("<session>")
@@ -40,6 +42,7 @@ class FakeDatabase:
 
     def sql(self, text: str) -> FakeResult:
         self.log.append(text)
+        self.version += text.startswith("INSERT")
         answer = self.answers.get(text.strip(), FakeResult())
         if isinstance(answer, HeadraceError):
             raise answer
@@ -49,7 +52,7 @@ class FakeDatabase:
         yield self.sql(text)
 
     def status(self) -> dict[str, Any]:
-        return {"relations": self.relations}
+        return {"relations": self.relations, "version": self.version}
 
     def abandon(self) -> None:
         self.log.append("<abandon>")

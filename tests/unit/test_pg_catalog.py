@@ -39,7 +39,17 @@ INDEX = Relation(
 VIEW = Relation(
     id=3, name="Seen", kind="view", columns=ORDERS.columns[:1], query='SELECT "id" FROM "orders"', depends_on=(1,)
 )
-CATALOG = Catalog().add(ORDERS).add(INDEX).add(VIEW)
+KEPT = Relation(id=4, name="internal_5", kind="internal table", columns=ORDERS.columns, depends_on=(1,))
+SUMS = Relation(id=5, name="sums", kind="materialized view", columns=ORDERS.columns[:2], depends_on=(4,), query="…")
+BY_SUM = INDEX.replace(id=6, name="by_sum", definition="CREATE INDEX by_sum ON sums (price)", depends_on=(5,))
+EVENTS = Relation(id=8, name="events", kind="source", columns=ORDERS.columns[:1], definition="CREATE SOURCE events")
+SERVER = Relation(id=9, name="server", kind="source", columns=(), definition="CREATE SOURCE server")
+FOLLOWS = ORDERS.replace(id=10, name="follows", depends_on=(9,))
+OWN = ORDERS.replace(id=11, name="orders\0" + "7", temporary=True)
+OTHERS = ORDERS.replace(id=12, name="orders\0" + "8", temporary=True)
+CATALOG = Catalog()
+for _relation in (ORDERS, INDEX, VIEW, KEPT, SUMS, BY_SUM, EVENTS, SERVER, FOLLOWS, OWN, OTHERS):
+    CATALOG = CATALOG.add(_relation)
 JOB = {
     "id": 9, "statement": "CREATE …", "fraction": 0.5, "started_at": 0, "state": "running", "error": None,
     "splits_done": 3, "splits_total": 10, "lag_bytes": 0, "lag_seconds": 0.5,
@@ -48,10 +58,8 @@ CONTEXT = Context(
     state=Manifest(catalog=CATALOG),
     settings={name: each.show(each.default) for name, each in PARAMETERS.items()},
     jobs=lambda: [JOB],
+    owns=lambda relation: relation.id == OWN.id,
 )
-
-
-NOTHING_HERE = ("rw_materialized_views", "rw_sources", "pg_matviews", "rw_relation_runs")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +69,10 @@ def test_rows_fit_their_columns(schema, name):
     relation = SCHEMAS[schema][name]
     table = relation.table(CONTEXT)
     assert table.column_names == list(relation.columns)
-    if relation.rows is not None and name not in (
-        "rw_materialized_views",
-        "rw_sources",
-        "pg_matviews",
-        "rw_relation_runs",
-    ):
+    if relation.rows is not None and name != "rw_relation_runs":
         assert table.num_rows
+    texts = [value for column in table.columns for value in column.to_pylist() if isinstance(value, str)]
+    assert not any("\0" in text or text == KEPT.name for text in texts)
 
 
 CLIENT_QUERIES = (
@@ -163,7 +168,7 @@ def test_other_queries_stay_what_they_are(sql):
 
 
 def test_a_users_table_comes_before_one_of_the_system():
-    mine = ORDERS.replace(id=7, name="pg_class")
+    mine = ORDERS.replace(id=70, name="pg_class")
     context = Context(state=Manifest(catalog=CATALOG.add(mine)))
     assert not resolve(parse_query("SELECT * FROM pg_class"), context).tables
     assert resolve(parse_query("SELECT * FROM pg_catalog.pg_class"), context).tables
@@ -172,5 +177,7 @@ def test_a_users_table_comes_before_one_of_the_system():
 def test_names_and_numbers_of_relations():
     (number,) = resolve(parse_query("SELECT 'public.orders'::regclass"), CONTEXT).query.expressions
     assert number.sql() == str(oid(ORDERS))
+    for own in ("orders", "pg_temp.orders"):
+        assert resolve(parse_query(f"SELECT '{own}'::regclass"), CONTEXT).query.expressions[0].sql() == str(oid(OWN))
     with pytest.raises(UndefinedRelation):
         resolve(parse_query("SELECT 'nowhere'::regclass"), CONTEXT)

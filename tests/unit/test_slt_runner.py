@@ -11,6 +11,7 @@ from tests.slt.runner import Client, Mismatch, Mode, files, run_file, update_fil
 from tests.slt.script import Record, parse, render
 from tests.support.fake_database import FakeDatabase, FakeResult, rows
 
+CRASH = Mode(name="crash", crash=True)
 SCRIPT = """\
 # a comment
 
@@ -111,12 +112,12 @@ def test_an_update_of_a_right_file_changes_nothing(script):
     assert path.read_text() == SCRIPT
 
 
-def test_crash_mode_reopens_between_statements_and_keeps_the_session_variables(script):
+def test_crash_mode_reopens_after_changes_and_keeps_the_session_variables(script):
     fake = database()
-    path = script("statement ok\nSET x = 1\n\nstatement ok\nFLUSH\n\nstatement ok\nVACUUM\n")
-    run_file(path, client(fake, Mode(name="crash", crash=True)))
+    statements = ["SET x = 1", "INSERT 1", "INSERT 2", "SHOW x", "FLUSH"]
+    run_file(script("\n".join(f"statement ok\n{each}\n" for each in statements)), client(fake, CRASH))
     again = ["<abandon>", "<session>", "SET x = 1"]
-    assert fake.log == ["<session>", "SET x = 1", *again, "FLUSH", *again, "VACUUM"]
+    assert fake.log == ["<session>", "SET x = 1", "INSERT 1", *again, "INSERT 2", *again, "SHOW x", "FLUSH"]
 
 
 @pytest.mark.parametrize("text", ["statement maybe\nX\n", "query I sortrow\nX\n", "hash-threshold 8\n"])

@@ -17,6 +17,7 @@ from headrace.catalog import Catalog, Column, Relation
 from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
+from headrace.serving.wire import copy_binary
 from headrace.serving.wire.binary import decode, encoder
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns, read_pieces
 from headrace.serving.wire.rows import data_rows, spread
@@ -269,3 +270,13 @@ def test_lines_are_counted_over_all_pieces():
 
 def test_an_empty_array_may_have_a_dimension():
     assert decode(struct.pack("!iiIii", 1, 0, 23, 0, 1), array_of(INTEGER)) == "{}"
+
+
+def test_binary_rows_may_end_without_a_mark():
+    """Not in the middle of one."""
+    rows = copy_binary.HEADER + b"".join(copy_binary.tuples_of([[7, None]], [INTEGER]))
+    assert list(copy_binary.pieces_of(rows, [INTEGER])) == [[["7", None]]]
+    assert list(copy_binary.pieces_of(copy_binary.HEADER, [INTEGER])) == []
+    for missing in (1, 5):
+        with pytest.raises(DataError, match="unexpected EOF"):
+            list(copy_binary.pieces_of(rows[:-missing], [INTEGER]))

@@ -6,7 +6,7 @@ The catalog is small and known, so what PostgreSQL looks up becomes a ``CASE`` o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -16,11 +16,11 @@ from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
 from headrace.serving.pg_catalog.postgres import index_definition, key_definition
-from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid
+from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of
 from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
 from headrace.serving.wire.oids import PG_TYPES
 from headrace.sql.dialect import call, parse_expression
-from headrace.sql.names import DATABASE
+from headrace.sql.names import DATABASE, SCHEMA, TEMPORARY_SCHEMA
 from headrace.types import quote_sql
 
 Arguments = list[exp.Expression]
@@ -60,11 +60,13 @@ def lookup(key: exp.Expression, values: Mapping[int, str], default: exp.Expressi
 # --- what there is --------------------------------------------------------------------------------------------------
 
 
-def relation_names(context: Context) -> dict[int, str]:
-    names = {oid(relation): quote_sql(relation.name) for relation in context.shown}
-    return names | {
-        key_oid(relation): quote_sql(f"{relation.name}_pkey") for relation in context.shown if has_key(relation)
-    }
+def relation_names(context: Context, schemas: Sequence[str] = (SCHEMA, TEMPORARY_SCHEMA)) -> dict[int, str]:
+    """By number, those of the first schema first."""
+    shown = sorted(
+        (each for each in context.shown if schema_of(each) in schemas), key=lambda each: schemas.index(schema_of(each))
+    )
+    names = {oid(relation): quote_sql(relation.name) for relation in shown}
+    return names | {key_oid(relation): quote_sql(f"{relation.name}_pkey") for relation in shown if has_key(relation)}
 
 
 def relation_oid(name: str, context: Context) -> int:
@@ -73,10 +75,10 @@ def relation_oid(name: str, context: Context) -> int:
         return int(name)
     *schema, bare = [part if part.startswith('"') else part.lower() for part in name.split(".")]
     bare = bare.strip('"')
-    if not schema or schema[-1].strip('"') == "public":
-        for number_, found in relation_names(context).items():
-            if found.strip('"') == bare:
-                return number_
+    wanted = [schema[-1].strip('"')] if schema else [TEMPORARY_SCHEMA, SCHEMA]
+    for number_, found in relation_names(context, wanted).items():
+        if found.strip('"') == bare:
+            return number_
     system = (schema[-1].strip('"') if schema else "pg_catalog", bare)
     if system in SYSTEM_OIDS:
         return SYSTEM_OIDS[system]
@@ -170,7 +172,13 @@ def _size(arguments: Arguments, context: Context) -> exp.Expression:
 
 def _is_visible(arguments: Arguments, context: Context) -> exp.Expression:
     low, high = map(number, HIDDEN_OIDS)
-    return exp.Not(this=exp.Between(this=_as_oid(arguments[0], context), low=low, high=high))
+    wanted = _as_oid(arguments[0], context)
+    invisible: exp.Expression = exp.Between(this=wanted, low=low, high=high)
+    own = {each.name for each in context.shown if each.temporary}
+    shadowed = [number(oid(each)) for each in context.shown if each.name in own and not each.temporary]
+    if shadowed:
+        invisible = exp.Or(this=invisible, expression=exp.In(this=wanted.copy(), expressions=shadowed))
+    return exp.Not(this=exp.paren(invisible))
 
 
 def _as_oid(argument: exp.Expression, context: Context) -> exp.Expression:

@@ -12,8 +12,10 @@ from headrace.serving.pg_catalog.relations import (
     Context,
     SystemRelation,
     has_key,
+    namespace_of,
     numbered,
     oid,
+    schema_of,
     system_relation,
 )
 from headrace.serving.wire.oids import PG_TYPES
@@ -31,7 +33,8 @@ def shown_type(kind: SqlType) -> str:
 def _tables(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind(*_TABLE_TYPES):
         writable = "YES" if relation.kind == TABLE else "NO"
-        yield DATABASE, "public", relation.name, _TABLE_TYPES[relation.kind], writable
+        kind = "LOCAL TEMPORARY" if relation.temporary else _TABLE_TYPES[relation.kind]
+        yield DATABASE, schema_of(relation), relation.name, kind, writable
 
 
 def _columns(context: Context) -> Iterator[tuple]:
@@ -46,8 +49,9 @@ def _columns(context: Context) -> Iterator[tuple]:
             pg_name = ("_" if kind.name == "array" else "") + PG_TYPES[inner.name].pg_name
             generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
             yield (
-                DATABASE, "public", relation.name, column.name, number, column.default, nullable, shown_type(kind),
-                None, kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO", *generated, "YES",
+                DATABASE, schema_of(relation), relation.name, column.name, number, column.default, nullable,
+                shown_type(kind), None, kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO",
+                *generated, "YES",
             )  # fmt: skip
 
 
@@ -64,14 +68,15 @@ def _schemata(context: Context) -> Iterator[tuple]:
 def _table_constraints(context: Context) -> Iterator[tuple]:
     for relation in filter(has_key, context.shown):
         name = f"{relation.name}_pkey"
-        yield DATABASE, "public", name, DATABASE, "public", relation.name, "PRIMARY KEY", "NO", "NO"
+        schema = schema_of(relation)
+        yield DATABASE, schema, name, DATABASE, schema, relation.name, "PRIMARY KEY", "NO", "NO"
 
 
 def _key_columns(context: Context) -> Iterator[tuple]:
     for relation in filter(has_key, context.shown):
         for number, key in enumerate(relation.pk, 1):
-            name = f"{relation.name}_pkey"
-            yield DATABASE, "public", name, DATABASE, "public", relation.name, key.name, number, None
+            name, schema = f"{relation.name}_pkey", schema_of(relation)
+            yield DATABASE, schema, name, DATABASE, schema, relation.name, key.name, number, None
 
 
 INFORMATION_SCHEMA: dict[str, SystemRelation] = {
@@ -136,7 +141,7 @@ def _of_kind(kind: str):
     def rows(context: Context) -> Iterator[tuple]:
         for relation in context.shown.of_kind(kind):
             yield (
-                oid(relation), relation.name, NAMESPACES["public"], OWNER, relation.definition, relation.append_only,
+                oid(relation), relation.name, namespace_of(relation), OWNER, relation.definition, relation.append_only,
                 "CREATING" if relation.creating else "CREATED", relation.created_epoch, context.live_rows(relation),
                 context.stored_bytes(relation),
             )  # fmt: skip
@@ -175,8 +180,8 @@ def _cdc_progress(context: Context) -> Iterator[tuple]:
 
 def _depend(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
-        for upstream in relation.depends_on:
-            yield oid(relation), oid(context.shown.relations[upstream])
+        for upstream in context.upstream(relation):
+            yield oid(relation), oid(upstream)
 
 
 def _fragments(context: Context) -> Iterator[tuple]:
@@ -185,7 +190,7 @@ def _fragments(context: Context) -> Iterator[tuple]:
         if relation.stored:
             yield (
                 oid(relation), oid(relation), relation.name, "HASH", [oid(relation)],
-                [oid(context.shown.relations[upstream]) for upstream in relation.depends_on],
+                [oid(upstream) for upstream in context.upstream(relation)],
                 [_FLAGS[relation.kind]], relation.parallelism or None, VNODES,
             )  # fmt: skip
 
@@ -238,7 +243,7 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_relations": system_relation(
         "id int, name text, relation_type text, schema_id int, owner int, definition text",
         lambda context: [
-            (oid(each), each.name, each.kind, NAMESPACES["public"], OWNER, each.definition) for each in context.shown
+            (oid(each), each.name, each.kind, namespace_of(each), OWNER, each.definition) for each in context.shown
         ],
     ),
     "rw_relation_runs": system_relation(

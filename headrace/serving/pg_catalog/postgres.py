@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace import config
-from headrace.catalog import INDEX, VIEW, Relation
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, VIEW, Relation
 from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.relations import (
     KINDS,
@@ -16,8 +16,11 @@ from headrace.serving.pg_catalog.relations import (
     column_numbers,
     has_key,
     key_oid,
+    namespace_of,
     numbered,
     oid,
+    rule_oid,
+    schema_of,
     system_relation,
     type_modifier,
     type_oid,
@@ -29,9 +32,8 @@ from headrace.sql.names import DATABASE
 from headrace.sql.parse import index_statement
 from headrace.types import SqlType, quote_sql
 
-PUBLIC = NAMESPACES["public"]
-HEAP, BTREE = 2, 403
-CLASS_OID, CONSTRAINT_OID, TYPE_OID = 1259, 2606, 1247
+HEAP, BTREE, DEFAULT_SPACE = 2, 403, 1663
+CLASS_OID, CONSTRAINT_OID, TYPE_OID, REWRITE_OID = 1259, 2606, 1247, 2618
 """Of pg_class and others, by which comments say what they are on"""
 
 
@@ -42,21 +44,23 @@ def _class(context: Context) -> Iterator[tuple]:
         yield class_row(
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
             len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
-            relation.kind == VIEW,
+            relation.kind == VIEW, namespace=namespace_of(relation), temporary=relation.temporary,
         )  # fmt: skip
         if has_key(relation):
             yield class_row(
                 key_oid(relation), f"{relation.name}_pkey", "i", BTREE, len(relation.pk),
-                context.live_rows(relation), False, False,
+                context.live_rows(relation), False, False, namespace=namespace_of(relation),
+                temporary=relation.temporary,
             )  # fmt: skip
 
 
 def class_row(
     number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool,
-    *, namespace: int = PUBLIC,
+    *, namespace: int, temporary: bool = False,
 ) -> tuple:  # fmt: skip
     return (
-        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False, "p", kind, columns, 0,
+        number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False,
+        "t" if temporary else "p", kind, columns, 0,
         rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
     )  # fmt: skip
 
@@ -128,9 +132,9 @@ def _constraint(context: Context) -> Iterator[tuple]:
         if has_key(relation):
             columns = column_numbers(relation, [key.name for key in relation.pk])
             yield (
-                key_oid(relation), f"{relation.name}_pkey", PUBLIC, "p", False, False, True, oid(relation), 0,
-                key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None, None, None,
-                CONSTRAINT_OID,
+                key_oid(relation), f"{relation.name}_pkey", namespace_of(relation), "p", False, False, True,
+                oid(relation), 0, key_oid(relation), 0, 0, " ", " ", " ", True, 0, True, columns, None, None, None,
+                None, None, CONSTRAINT_OID,
             )  # fmt: skip
 
 
@@ -159,7 +163,7 @@ def _namespaces(context: Context) -> Iterator[tuple]:
 
 
 def _database(context: Context) -> Iterator[tuple]:
-    yield 1, DATABASE, OWNER, 6, "c", False, True, -1, "C", "C", 1663, None, None
+    yield 1, DATABASE, OWNER, 6, "c", False, True, -1, "C", "C", DEFAULT_SPACE, None, None
 
 
 def _roles(context: Context) -> Iterator[tuple]:
@@ -172,7 +176,7 @@ def _user(context: Context) -> Iterator[tuple]:
 
 def _tables(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind("table", "source"):
-        yield "public", relation.name, context.user, None, has_key(relation), False, False, False
+        yield schema_of(relation), relation.name, context.user, None, has_key(relation), False, False, False
 
 
 def _views(context: Context) -> Iterator[tuple]:
@@ -188,7 +192,7 @@ def _materialized_views(context: Context) -> Iterator[tuple]:
 def _indexes(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
         if has_key(relation):
-            yield "public", relation.name, f"{relation.name}_pkey", None, key_definition(relation)
+            yield schema_of(relation), relation.name, f"{relation.name}_pkey", None, key_definition(relation)
         if relation.kind == INDEX:
             table = context.shown.relations[relation.depends_on[0]]
             yield "public", table.name, relation.name, None, index_definition(relation, context)
@@ -242,6 +246,25 @@ def _activity(context: Context) -> Iterator[tuple]:
         1, DATABASE, context.process, OWNER, context.user, name, None, None, None, None, None, None, None, None, None,
         "active", None, "client backend",
     )  # fmt: skip
+
+
+def _tablespaces(context: Context) -> Iterator[tuple]:
+    yield DEFAULT_SPACE, "pg_default", OWNER, None, None
+
+
+def _rules(context: Context) -> Iterator[tuple]:
+    """PostgreSQL has one for each view: its query."""
+    for relation in context.shown.of_kind(VIEW, MATERIALIZED_VIEW):
+        yield rule_oid(relation), "_RETURN", oid(relation), "1", True, REWRITE_OID
+
+
+def _depend(context: Context) -> Iterator[tuple]:
+    """By which clients find out what goes with what: the rule of a view is a part of it, and needs what it reads."""
+    for relation in context.shown.of_kind(VIEW, MATERIALIZED_VIEW):
+        rule = (REWRITE_OID, rule_oid(relation), 0, CLASS_OID)
+        yield *rule, oid(relation), 0, "i"
+        for upstream in context.upstream(relation):
+            yield *rule, oid(upstream), 0, "n"
 
 
 def _access_methods(context: Context) -> Iterator[tuple]:
@@ -321,6 +344,15 @@ RELATIONS: dict[str, SystemRelation] = {
     ),
     "pg_indexes": system_relation(
         "schemaname text, tablename text, indexname text, tablespace text, indexdef text", _indexes
+    ),
+    "pg_tablespace": system_relation(
+        "oid int, spcname text, spcowner int, spcacl texts, spcoptions texts", _tablespaces
+    ),
+    "pg_rewrite": system_relation(
+        "oid int, rulename text, ev_class int, ev_type text, is_instead bool, tableoid int", _rules
+    ),
+    "pg_depend": system_relation(
+        "classid int, objid int, objsubid int, refclassid int, refobjid int, refobjsubid int, deptype text", _depend
     ),
     "pg_description": system_relation("objoid int, classoid int, objsubid int, description text", _descriptions),
     "pg_settings": system_relation(

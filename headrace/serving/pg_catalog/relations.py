@@ -15,12 +15,15 @@ import pyarrow as pa
 
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Catalog, Column, Relation
 from headrace.serving.wire.oids import oid_of, typmod_of
+from headrace.sql.names import SCHEMA, TEMPORARY_SCHEMA
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, array_of
 
 OWNER = 10
-NAMESPACES = {"pg_catalog": 11, "public": 2200, "information_schema": 13_000, "rw_catalog": 13_001}
-FIRST_OID, FIRST_KEY_OID = 16_384, 1_000_000_000
+NAMESPACES = {
+    "pg_catalog": 11, SCHEMA: 2200, "information_schema": 13_000, "rw_catalog": 13_001, TEMPORARY_SCHEMA: 13_002,
+}  # fmt: skip
+FIRST_OID, FIRST_KEY_OID, FIRST_RULE_OID = 16_384, 1_000_000_000, 1_500_000_000
 KINDS = {TABLE: "r", VIEW: "v", MATERIALIZED_VIEW: "m", INDEX: "i", SOURCE: "r"}
 
 _SHORT = {
@@ -42,6 +45,8 @@ class Context:
     """SET name = value, for set_config"""
     jobs: Callable[[], list[dict[str, Any]]] = list
     """SHOW JOBS; asked for only by those who show it"""
+    owns: Callable[[Relation], bool] = lambda relation: False
+    """Whether a temporary table is the session's own"""
 
     @property
     def catalog(self) -> Catalog:
@@ -49,9 +54,23 @@ class Context:
 
     @property
     def shown(self) -> Catalog:
-        """What clients are told of: internal tables are nobody's business but SHOW INTERNAL TABLES'."""
-        known = self.catalog.relations.items()
-        return Catalog({id: each for id, each in known if each.kind != INTERNAL}, self.catalog.next_id)
+        """What clients are told of: internal tables are nobody's business but SHOW INTERNAL TABLES', and temporary
+        ones only their session's. A name may be there twice, once of each schema."""
+        known = {
+            id: each.replace(name=each.label) if each.temporary else each
+            for id, each in self.catalog.relations.items()
+            if each.kind != INTERNAL and (not each.temporary or self.owns(each))
+        }
+        return Catalog(known, self.catalog.next_id)
+
+    def upstream(self, relation: Relation) -> list[Relation]:
+        """What it was made on; internal tables in between are left out."""
+        found: dict[int, Relation] = {}
+        for id in relation.depends_on:
+            each = self.catalog.relations[id]
+            below = self.upstream(each) if each.kind == INTERNAL else [each]
+            found |= {other.id: other for other in below}
+        return list(found.values())
 
     def stored_bytes(self, relation: Relation) -> int:
         return sum(run.bytes for run in self.state.runs.get(relation.id, ()))
@@ -87,6 +106,14 @@ def system_relation(columns: str, rows: Rows | None = None) -> SystemRelation:
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
+def schema_of(relation: Relation) -> str:
+    return TEMPORARY_SCHEMA if relation.temporary else SCHEMA
+
+
+def namespace_of(relation: Relation) -> int:
+    return NAMESPACES[schema_of(relation)]
+
+
 def oid(relation: Relation) -> int:
     return FIRST_OID + relation.id
 
@@ -94,6 +121,11 @@ def oid(relation: Relation) -> int:
 def key_oid(relation: Relation) -> int:
     """Of the primary key, which PostgreSQL has an index and a constraint for."""
     return FIRST_KEY_OID + relation.id
+
+
+def rule_oid(relation: Relation) -> int:
+    """Of a view's query."""
+    return FIRST_RULE_OID + relation.id
 
 
 def has_key(relation: Relation) -> bool:

@@ -17,7 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.serving.pg_catalog.others import INFORMATION_SCHEMA, RW_CATALOG
-from headrace.serving.pg_catalog.postgres import CLASS_OID, CONSTRAINT_OID, HEAP, TYPE_OID, attribute_row, class_row
+from headrace.serving.pg_catalog.postgres import (
+    CLASS_OID,
+    CONSTRAINT_OID,
+    HEAP,
+    REWRITE_OID,
+    TYPE_OID,
+    attribute_row,
+    class_row,
+)
 from headrace.serving.pg_catalog.postgres import RELATIONS as POSTGRES
 from headrace.serving.pg_catalog.relations import NAMESPACES, SystemRelation
 
@@ -31,6 +39,7 @@ SYSTEM_OIDS = {
 } | {
     ("pg_catalog", "pg_class"): CLASS_OID,
     ("pg_catalog", "pg_constraint"): CONSTRAINT_OID,
+    ("pg_catalog", "pg_rewrite"): REWRITE_OID,
     ("pg_catalog", "pg_type"): TYPE_OID,
 }
 

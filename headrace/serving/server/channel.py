@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -39,6 +42,11 @@ class Channel:
         self._out = bytearray()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a laptop that was closed is noticed some time
+        self._closing, self._closed = threading.Lock(), False
+        self._told_to_stop, self._tell_to_stop = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._poll.register(self._told_to_stop, select.POLLIN)
 
     def startup(self, deadline: float) -> Any:
         """The next message of a client that has to say who it is by then."""
@@ -57,7 +65,9 @@ class Channel:
             if before_waiting is not None:
                 before_waiting()
             self.flush()
-            self._socket.settimeout(None if deadline is None else max(0.01, deadline - time.monotonic()))
+            left = None if deadline is None else max(0.01, deadline - time.monotonic())
+            self._wait_for_data(left)
+            self._socket.settimeout(left)
             try:
                 data = self._socket.recv(RECEIVE_BYTES)
             except (OSError, ssl.SSLError) as error:
@@ -68,6 +78,13 @@ class Channel:
             if not self._charge():
                 raise too_much_held()
         return message
+
+    def _wait_for_data(self, seconds: float | None) -> None:
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return
+        ready = dict(self._poll.poll(None if seconds is None else seconds * 1000))
+        if self._socket.fileno() not in ready:
+            raise Gone("the server stops" if ready else "timed out")
 
     def hold(self, size: int) -> bool:
         """So much of what came is kept elsewhere; False if that is too much, and all of it must be let go."""
@@ -122,14 +139,19 @@ class Channel:
         return isinstance(self._socket, ssl.SSLSocket)
 
     def stop_reading(self) -> None:
-        """From another thread: whoever waits for a message is told that none will come; answers still go out."""
-        with contextlib.suppress(OSError):
-            # Not SSLSocket.shutdown, which would also forget the encryption.
-            socket.socket.shutdown(self._socket, socket.SHUT_RD)
+        """From another thread: whoever waits for a message is told that none will come; answers still go out.
+
+        The socket goes on receiving: if its reading side were shut, what a client sends after the last answer would
+        reset the connection, see :meth:`part`.
+        """
+        with self._closing:
+            if not self._closed:
+                os.write(self._tell_to_stop, b"\0")
 
     def cut(self) -> None:
         """From another thread: nothing more in either direction."""
         with contextlib.suppress(OSError):
+            # Not SSLSocket.shutdown, which would also forget the encryption.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def part(self) -> None:
@@ -154,7 +176,7 @@ class Channel:
 
     @property
     def _tcp_state(self) -> int | None:
-        """None where the system does not tell. A poll could not once the socket was told to stop reading."""
+        """None where the system does not tell."""
         if not hasattr(socket, "TCP_INFO"):
             return None
         return self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
@@ -162,5 +184,10 @@ class Channel:
     def close(self) -> None:
         self._budget.give(self._charged)
         self._charged = 0
+        with self._closing:
+            if not self._closed:
+                os.close(self._told_to_stop)
+                os.close(self._tell_to_stop)
+            self._closed = True
         with contextlib.suppress(OSError):
             self._socket.close()

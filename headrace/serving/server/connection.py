@@ -117,6 +117,7 @@ class Connection:
             self._serve()
         finally:
             self._prepared.close_portals()
+            self._session.close()
 
     def _serve(self) -> None:
         self._session.own_thread()
@@ -374,6 +375,7 @@ class Connection:
             self._close_cursors(None)
             self._prepared.deallocate(None)
             self._session.perform(ast.ResetAll(sql=statement.sql))
+            self._session.close()
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
@@ -402,7 +404,7 @@ class Connection:
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:
-            return copy_in(self._channel, self._engine, statement)
+            return copy_in(self._channel, self._engine, self._session.meant(statement))
         if statement.query is not None:
             query = ast.Select(sql=statement.sql, query=statement.query)
         else:

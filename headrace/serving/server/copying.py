@@ -18,6 +18,7 @@ from headrace.serving.server.portal import BLOCK_ROWS
 from headrace.serving.wire import copy_binary, reader, writer
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_pieces
 from headrace.sql import statements as ast
+from headrace.sql.names import SCHEMA, NameInSchema
 from headrace.types import quote_sql
 
 COPY_BYTES = 256 * 1024 * 1024
@@ -35,7 +36,8 @@ class CopyFailed(HeadraceError):
 def query_text(statement: ast.Copy) -> str:
     """What a COPY TO reads."""
     columns = ", ".join(map(quote_sql, statement.columns)) or "*"
-    return f"SELECT {columns} FROM {quote_sql(statement.table)}"
+    schema = f"{SCHEMA}." if isinstance(statement.table, NameInSchema) else ""
+    return f"SELECT {columns} FROM {schema}{quote_sql(statement.table)}"
 
 
 def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_cancelled) -> int:

@@ -122,7 +122,8 @@ class PreparedStatements:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} prepared statements", hint="close some")
         verbatim = isinstance(statement, ast.Prepare)
         count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
-        types = parameters.parameter_types(statement, count, message.oids, catalog)
+        meant = statement and self._session.meant(statement)
+        types = parameters.parameter_types(meant, count, message.oids, catalog)
         named, given = parameters.named_oids(statement), [*message.oids, *([0] * count)]
         oids = [given[at] or named.get(at + 1) or oid_of(kind) for at, kind in enumerate(types)]
         self._statements[message.name] = Prepared(

@@ -103,7 +103,12 @@ class Server:
                 time.sleep(0.05)  # out of file descriptors: it will pass
                 continue
             self.accepted += 1
-            channel = Channel(sock, self._budget)
+            try:
+                channel = Channel(sock, self._budget)
+            except OSError:  # gone already, or there is no file descriptor left for it
+                self.refused += 1
+                sock.close()
+                continue
             thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
             with self._lock:
                 full = len(self._threads) >= self._limit + GREETED_AT_ONCE

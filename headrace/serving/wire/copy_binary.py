@@ -49,7 +49,8 @@ def pieces_of(data: bytes, types: Sequence[SqlType]) -> Iterator[list[list[str |
         if flags >> 16:
             raise _wrong("unrecognized critical flags in COPY file header")
         at = len(HEADER) + extension
-        while (count := struct.unpack_from("!h", data, at)[0]) != -1:
+        # As in PostgreSQL the mark at the end may be missing: the protocol has one of its own. pgx sends none.
+        while at < len(data) and (count := struct.unpack_from("!h", data, at)[0]) != -1:
             at += 2
             if len(columns[0]) == PIECE_ROWS:
                 yield columns
