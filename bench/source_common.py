@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +15,14 @@ from headrace.demo.process import DemoFailed
 from tests.support.kafka import Broker
 
 PARTITIONS = 4
+EARLIER_SPARK = "4.2.0"
+"""Whose connector is taken if Spark's own version has none in Maven's repository"""
 COLUMNS = "user_id BIGINT, url VARCHAR, price DOUBLE PRECISION, at TIMESTAMPTZ"
 
 
 @contextmanager
-def broker() -> Iterator[Broker]:
-    found = Broker()
+def broker(*, jmx: bool = False) -> Iterator[Broker]:
+    found = Broker(jmx=jmx)
     try:
         yield found
     finally:
@@ -47,14 +50,45 @@ def create_source(broker: Broker, topic: str, name: str = "clicks") -> str:
     )
 
 
-def with_sparks_connector(folder: str) -> bool:
-    """Before Spark starts: it is to have its connector for Kafka, if there is one for this version."""
-    there = {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    coordinates = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    try:
-        jars = jars_of(coordinates, Path(folder) / "connector")
-    except DemoFailed:
-        return False
-    found = [path for path in jars.glob("*.jar") if path.name not in there]
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, found))} pyspark-shell"
-    return True
+def with_sparks_connector(folder: str) -> str | None:
+    """Before Spark starts: it is to have its connector for Kafka. Answers the version, if there is one that may do."""
+    there = {_artifact(path) for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    for version in (pyspark.__version__, EARLIER_SPARK):
+        coordinates = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
+        try:
+            jars = jars_of(coordinates, Path(folder) / version)
+        except DemoFailed:
+            continue
+        found = [path for path in jars.glob("*.jar") if _artifact(path) not in there]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, found))} pyspark-shell"
+        return version
+    return None
+
+
+def _artifact(jar: Path) -> str:
+    """Its name without the version.
+
+    >>> _artifact(Path("kafka-clients-3.9.1.jar"))
+    'kafka-clients'
+    """
+    return re.sub(r"-[0-9][^-]*(-[a-z]+[0-9]*)?$", "", jar.stem)
+
+
+class BrokerMetrics:
+    """What a broker that was started with ``jmx`` counts, by JMX."""
+
+    def __init__(self, broker: Broker):
+        import jpype
+
+        if not jpype.isJVMStarted():
+            jpype.startJVM(convertStrings=True)
+        management = jpype.JPackage("javax").management
+        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{broker.jmx}/jmxrmi"
+        remote = management.remote
+        self._beans = remote.JMXConnectorFactory.connect(remote.JMXServiceURL(url)).getMBeanServerConnection()
+        self._name = management.ObjectName
+
+    def bytes_out(self, topic: str) -> int:
+        """Of a topic's events, to whoever reads them."""
+        bean = self._name(f"kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec,topic={topic}")
+        return int(self._beans.getAttribute(bean, "Count"))

@@ -211,7 +211,14 @@ class Ingestion:
         return tuple(found)
 
     def read(
-        self, feed: Feed, source: Relation, ranges: Sequence[Range], views: tuple[View, ...], *, patient: bool
+        self,
+        feed: Feed,
+        source: Relation,
+        ranges: Sequence[Range],
+        views: tuple[View, ...],
+        *,
+        patient: bool,
+        parallelism: int = 0,
     ) -> tuple[Report, str]:
         """What the tasks did, and the folder in which they staged. Without views the events are staged."""
         folder = f"staging/{uuid.uuid4().hex}"
@@ -219,7 +226,7 @@ class Ingestion:
             reader=feed.reader, files=self._storage.files, source=Layout.of(source), views=views,
             on_bad=feed.definition.on_bad, patient=patient,
         )  # fmt: skip
-        tasks = feed.tasks(ranges, self._spark.sparkContext.defaultParallelism)
+        tasks = feed.tasks(ranges, parallelism or self._spark.sparkContext.defaultParallelism)
         packed = [pickle.dumps((f"{folder}/{number}", task)) for number, task in enumerate(tasks)]
         whole = Report()
         try:

@@ -38,7 +38,7 @@ from headrace.engine.feeds import (
     with_view,
     without_view,
 )
-from headrace.engine.filling import jobs_of, new_runs, with_chunks_joined
+from headrace.engine.filling import failed, jobs_of, new_runs, with_chunks_joined
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
 from headrace.errors import DataError, EngineClosed, Fenced, HeadraceError, SparkJobCancelled
@@ -373,7 +373,7 @@ class SourceReader:
         filling.ranges, filling.launched_at = ranges, now
         filling.recent = filling.recent or [(now, 0)]
         relation, source = state.catalog.relations[id], state.catalog.relations[self._id]
-        filling.reading = self._pool.submit(self._read_history, state, source, relation, ranges)
+        filling.reading = self._pool.submit(self._read_history, state, source, relation, ranges, view.parallelism)
         filling.reading.add_done_callback(lambda _: self._news.set())
 
     def _filling(self, id: int, view: ViewState) -> Filling:
@@ -388,15 +388,17 @@ class SourceReader:
         return filling
 
     def _read_history(
-        self, state: Manifest, source: Relation, view: Relation, ranges: Sequence[Range]
+        self, state: Manifest, source: Relation, view: Relation, ranges: Sequence[Range], parallelism: int
     ) -> tuple[list[RunFile], Report]:
         use_pool(self._engine.spark, "backfill")
         fused = self._ingestion.fused(state.catalog, source, [view])
-        report, folder = self._ingestion.read(self.feed, source, ranges, fused or (), patient=True)
+        report, folder = self._ingestion.read(
+            self.feed, source, ranges, fused or (), patient=True, parallelism=parallelism
+        )
         try:
             if fused is not None and report.spark_must_judge is not None:
                 self._ingestion.judged_by_spark(view.id)
-                return self._read_history(state, source, view, ranges)
+                return self._read_history(state, source, view, ranges, parallelism)
             if fused is not None:
                 return report.files.get(view.id, []), report
             return self._ingestion.evaluate(state.catalog, source, view, report.staged), report
@@ -459,11 +461,12 @@ class SourceReader:
 
     def _give_up(self, id: int | None, error: HeadraceError) -> bool:
         """A view that is only being made must not stand in the way of the others; False: it is not one of those."""
-        if id is None or view_state(self._engine.committed, id) is None:
+        committed = self._engine.committed
+        if id is None or (view_state(committed, id) is None and id not in jobs_of(committed)):
             return False
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            return failed_view(state, id, error.message), None
+            return failed_view(failed(state, id, error), id, error), None
 
         self._mutate(apply)
         return True
@@ -541,10 +544,13 @@ def with_progress(state: Manifest, id: int, inputs: Mapping[int, Any]) -> Manife
     return without_view(state, id)
 
 
-def failed_view(state: Manifest, id: int, reason: str) -> Manifest:
-    """The view empty: what it lacks from now on could not be told from what it has."""
+def failed_view(state: Manifest, id: int, error: HeadraceError) -> Manifest:
+    """The view empty: what it lacks from now on could not be told from what it has. What waits for it fails, too."""
     view = view_state(state, id)
     if view is None:
         return state
     runs = {key: each for key, each in state.runs.items() if key != id}
-    return with_view(dataclasses.replace(state, runs=runs), id, dataclasses.replace(view, error=reason))
+    state = with_view(dataclasses.replace(state, runs=runs), id, dataclasses.replace(view, error=error.message))
+    for each in state.catalog.dependents(id):
+        state = failed(state, each.id, error)
+    return state

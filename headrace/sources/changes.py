@@ -22,8 +22,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from headrace.sources.decoding import NotThis, json_value, text_value
 from headrace.sources.definition import Definition
+from headrace.sources.values import NotThis, json_value, text_value
 from headrace.types import SqlType
 
 DELETED = "_hr_deleted"

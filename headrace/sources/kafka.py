@@ -21,11 +21,12 @@ import pyarrow as pa
 
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem, InvalidDefinition, InvalidParameterValue
-from headrace.sources import decoding
+from headrace.sources import avro, decoding
 from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
+from headrace.sources.values import NotThis
 
 TOPIC, SERVERS, MODE, MILLIS = (
     "topic",
@@ -69,7 +70,9 @@ def check(definition: Definition) -> None:
     definition.check_options({TOPIC, SERVERS, MODE, MILLIS, GROUP}, ("properties.",))
     definition.check_include(("partition", "offset", "timestamp", "key", "header", "headers", "payload"))
     if definition.format == "plain":
-        decoding.check(definition, ("json", "csv", "bytes"))
+        decoding.check(definition, ("json", "csv", "bytes", "avro"))
+        if definition.encode == "avro":
+            avro.check(definition)
     elif definition.encode != "json" or definition.encode_options:
         raise InvalidDefinition(f"FORMAT {definition.format.upper()} is ENCODE JSON, without options")
     for name in (TOPIC, SERVERS):
@@ -231,7 +234,7 @@ class ChangesReader(TopicReader):
         for message in messages:
             try:
                 found = changes.of(message.key(), message.value())
-            except decoding.NotThis as reason:
+            except NotThis as reason:
                 record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
                 bad.append(record)
                 continue
@@ -256,9 +259,25 @@ class Topic:
     def __init__(self, definition: Definition, config: Mapping[str, str]):
         self._kafka = _client()
         self.name = definition.option[TOPIC]
-        self._admin = self._kafka.admin.AdminClient({**QUIET, "socket.timeout.ms": "10000", **config})
+        self._refused: str | None = None
+        given = {**QUIET, "socket.timeout.ms": "10000", **config, "error_cb": self._hear}
+        self._admin = self._kafka.admin.AdminClient(given)
         self._looked_at = 0.0
         self._partitions: tuple[int, ...] = ()
+
+    def _hear(self, error: Any) -> None:
+        """Who is not let in is told so here, and nowhere else: the question itself just gets no answer."""
+        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
+            self._refused = error.str()
+
+    def _told(self, error: Any) -> SourceUnreachable | SourceRefused:
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            return SourceRefused(
+                f'the brokers of topic "{self.name}" refuse the connection: {refused}',
+                hint="see the options that begin with properties.",
+            )
+        return _told(error, self.name)
 
     def partitions(self) -> tuple[int, ...]:
         """Which there are; asked for again every now and then."""
@@ -266,7 +285,7 @@ class Topic:
             try:
                 found = self._admin.list_topics(self.name, timeout=ASK_SECONDS).topics[self.name]
             except self._kafka.KafkaException as problem:
-                raise _told(problem.args[0], self.name) from None
+                raise self._told(problem.args[0]) from None
             if found.error is not None:
                 raise _told(found.error, self.name)
             if len(found.partitions) < len(self._partitions):
@@ -314,7 +333,7 @@ class Topic:
         try:
             return future.result()
         except self._kafka.KafkaException as problem:
-            raise _told(problem.args[0], self.name) from None
+            raise self._told(problem.args[0]) from None
 
 
 class NotYet(SourceUnreachable):
