@@ -115,10 +115,11 @@ def _quick_json(definition: Definition, values: Values) -> Columns | None:
         else:
             return None
     # Arrow's reader is for objects, one to a line. Of other things it may make anything, or nothing ever again.
-    if not values or any(value is None or value[:1] != b"{" or value[-1:] != b"}" for value in values):
+    if not values or None in values:
         return None
     joined = b"\n".join(values)
-    if joined.count(b"\n") != len(values) - 1:
+    between = len(values) - 1
+    if joined.count(b"\n") != between or joined.count(b"}\n{") != between or (joined[:1], joined[-1:]) != (b"{", b"}"):
         return None
     try:
         table = pa_json.read_json(

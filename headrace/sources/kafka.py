@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -122,8 +122,8 @@ class TopicReader:
         consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
         try:
             block: list[Any] = []
-            for message in self._messages(kafka, consumer, task):
-                block.append(message)
+            for messages in self._messages(kafka, consumer, task):
+                block += messages
                 if len(block) >= BLOCK:
                     yield self._decoded(task.split, block)
                     block = []
@@ -154,26 +154,37 @@ class TopicReader:
             )
         return _consumers[key]
 
-    def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[Any]:
+    def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[list[Any]]:
         deadline = time.monotonic() + PATIENCE
-        after = task.start
-        while True:
+        after, ended = task.start, False
+        while not ended:
             # So many, and one that says that there are no more: who asks for more waits for them.
             wanted = min(BLOCK, task.end - after + 1)
-            for message in consumer.consume(num_messages=wanted, timeout=0.1):
-                deadline = time.monotonic() + PATIENCE
-                if (error := message.error()) is not None:
-                    if error.code() == kafka.KafkaError._PARTITION_EOF:
-                        if message.offset() >= task.end:
-                            return
-                        continue  # a broker that was started just now may know less than before, for a moment
-                    raise _told(error, self.topic)
-                if message.offset() >= task.end:
-                    return
-                after = message.offset() + 1
-                yield message
-            if time.monotonic() > deadline:
+            messages = consumer.consume(num_messages=wanted, timeout=0.1)
+            if not messages and time.monotonic() > deadline:
                 raise SourceUnreachable(f'no broker of topic "{self.topic}" has answered for {PATIENCE:.0f} seconds')
+            if not messages:
+                continue
+            deadline = time.monotonic() + PATIENCE
+            events = [message for message in messages if message.error() is None]
+            if len(events) < len(messages):
+                ended = self._ends(kafka, (message for message in messages if message.error() is not None), task)
+            if events and events[-1].offset() >= task.end:
+                events, ended = [message for message in events if message.offset() < task.end], True
+            if events:
+                after = events[-1].offset() + 1
+                yield events
+
+    def _ends(self, kafka: Any, told: Iterable[Any], task: Range) -> bool:
+        """Whether there is nothing more in the range."""
+        ended = False
+        for message in told:
+            error = message.error()
+            if error.code() != kafka.KafkaError._PARTITION_EOF:
+                raise _told(error, self.topic)
+            # A broker that was started just now may know less than before, for a moment.
+            ended |= message.offset() >= task.end
+        return ended
 
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
         values = [message.value() for message in messages]

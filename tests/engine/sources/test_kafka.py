@@ -105,6 +105,38 @@ def test_partitions_that_come_later(db, broker):
     holds(db, "n", [(2, at) for at in range(5)])
 
 
+def test_a_partition_that_comes_while_a_view_is_being_filled(db, broker):
+    topic = broker.topic()
+    send(broker, topic, range(5))
+    db.sql(source(broker, topic))
+    db.sql("SET background_ddl = true; SET backfill_rate_limit = 0")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
+    broker.grow(topic, 2)
+    send(broker, topic, range(5), partition=1)
+    reader = db.engine.event_sources.reader(_id(db, "s"))
+    eventually(lambda: reader.rows_taken == 5)
+    db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT m")
+    holds(db, "m", [(p, at) for p in (0, 1) for at in range(5)])
+
+
+def test_restarts_between_the_source_its_view_and_what_retention_removes(spark, broker, warehouse):
+    topic = broker.topic()
+    send(broker, topic, range(5))
+    with headrace.connect(warehouse, spark=spark) as db:
+        db.sql(source(broker, topic, scan__startup__mode="latest"))
+    send(broker, topic, range(5, 10))
+    with headrace.connect(warehouse, spark=spark) as db:
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
+        holds(db, "m", [(0, at) for at in range(5, 10)])
+    send(broker, topic, range(10, 20))
+    broker.remove_before(topic, 0, 13)
+    with headrace.connect(warehouse, spark=spark) as db:
+        # Of what the stream had not read three are gone, and this is said.
+        eventually(lambda: len(offsets(db, "m")) == 12)
+        assert offsets(db, "m") == [(0, at) for at in (*range(5, 10), *range(13, 20))]
+        assert db.engine.sources.status()[0]["lost"] == 3
+
+
 def test_transactions_aborted_committed_and_left_open(db, broker):
     """The marks have offsets of their own: a history that ends with one is complete, nevertheless."""
     topic = broker.topic()
