@@ -54,6 +54,8 @@ from headrace.sources.definition import DEAD_LETTER, PK, Definition
 from headrace.sources.handover import Handover, Range, Stream
 from headrace.sources.pushdown import Demand, narrowed
 from headrace.sql import statements as ast
+from headrace.sql.bind import bind_expression
+from headrace.sql.dialect import parse_expression
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
 
@@ -183,6 +185,10 @@ class EventSources:
                 return f'relation "{statement.name}" already exists, skipping'
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
         definition = Definition.of(statement)
+        if definition.watermark is not None:  # nothing depends on it yet; but it is to mean something
+            bind_expression(
+                parse_expression(definition.watermark.expression), definition.relation_columns, statement.name
+            )
         for option in definition.option:
             if "password" in option.lower():
                 raise InvalidParameterValue(

@@ -18,7 +18,7 @@ from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog
 from headrace.sources.connector import Resolved
 from headrace.sources.definition import Definition
 from headrace.sources.handover import Extent, Handover, Stream
-from headrace.sql.statements import Include
+from headrace.sql.statements import Include, Watermark
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType
 
@@ -140,6 +140,7 @@ def _definition(data: Mapping[str, Any]) -> Definition:
             "columns": tuple((name, SqlType.from_json(kind)) for name, kind in data["columns"]),
             "include": tuple(Include(**each) for each in data["include"]),
             "key": tuple(data["key"]),
+            "watermark": Watermark(**data["watermark"]) if data.get("watermark") else None,
         }
     )
 
