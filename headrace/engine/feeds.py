@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,10 +245,8 @@ def events_for(state: Manifest, id: int) -> dict[int, ViewState]:
     return found
 
 
-def stand_alone(catalog: Catalog, views: list[Relation]) -> bool:
-    """Whether nothing that is stored stands on one of the views."""
+def stood_on(catalog: Catalog, views: Iterable[Relation]) -> set[int]:
+    """Those of the views that something stored stands on."""
     ids = {view.id for view in views}
-    return not any(
-        each.kind in (MATERIALIZED_VIEW, INDEX, INTERNAL) and ids.intersection(each.depends_on)
-        for each in catalog.relations.values()
-    )
+    kinds = (MATERIALIZED_VIEW, INDEX, INTERNAL)
+    return {id for each in catalog.relations.values() if each.kind in kinds for id in ids.intersection(each.depends_on)}

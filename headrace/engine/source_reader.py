@@ -29,7 +29,7 @@ from headrace.engine.deltas import TableDelta
 from headrace.engine.feeds import (
     StreamState,
     ViewState,
-    stand_alone,
+    stood_on,
     stream_state,
     view_state,
     views_being_filled,
@@ -92,6 +92,17 @@ class Filling:
             return None
         span = self.recent[-1][0] - self.recent[0][0]
         return sum(rows for _, rows in self.recent[1:]) / span if span > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheRead:
+    """For whom a range of the stream was read, by their ids."""
+
+    views: frozenset[int]
+    fused: frozenset[int]
+    """Those for which the tasks wrote; of the others, the events are staged"""
+    whole: frozenset[int]
+    """Those that others stand on, so what was written for them has all columns"""
 
 
 class SourceReader:
@@ -260,15 +271,22 @@ class SourceReader:
             return False
         began = time.monotonic()
         use_pool(self._engine.spark, "epochs")
-        fused = self._ingestion.fused(state.catalog, source, views) if stand_alone(state.catalog, list(views)) else None
-        report, folder = self._ingestion.read(self.feed, source, ranges, fused or (), patient=False)
+        fused = self._ingestion.fused(state.catalog, source, views)
+        read = TheRead(
+            views=frozenset(view.id for view in views),
+            fused=frozenset(view.layout.relation_id for view in fused),
+            whole=frozenset(stood_on(state.catalog, views)),
+        )
+        report, folder = self._ingestion.read(
+            self.feed, source, ranges, fused, stage=read.fused != read.views, whole=read.whole, patient=False
+        )
         if report.spark_must_judge is not None:
             self._ingestion.judged_by_spark(report.spark_must_judge)
+            self._engine.storage.delete([folder])
             return True
         try:
             self._confirm()
-            ids = {view.id for view in views} if fused is not None else None
-            moved = self._mutate(self._taking(source, known.stream, ranges, report, ids))
+            moved = self._mutate(self._taking(source, known.stream, ranges, report, read))
         except OutOfPlace:
             return True  # another view has come meanwhile: what was read is read again, for it, too
         except DataError as error:
@@ -285,23 +303,27 @@ class SourceReader:
         return True
 
     def _taking(
-        self, source: Relation, before: Stream, ranges: Sequence[Range], report: Report, fused: set[int] | None
+        self, source: Relation, before: Stream, ranges: Sequence[Range], report: Report, read: TheRead
     ) -> Callable[[Manifest, int], tuple[Manifest, Stream]]:
-        """``fused``: the views whose rows have been written by those who read them; None: all are to be evaluated."""
-
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Stream]:
             _present(state, self._id, before)
             epoch = max(epoch, state.epoch)
-            if fused is not None:
-                here = views_on(state, self._id)
-                if not fused.issuperset(view.id for view in here) or not stand_alone(state.catalog, here):
-                    raise OutOfPlace("there are views now for which it was not read")
-                runs = dict(state.runs)
-                for view in here:
-                    runs[view.id] = new_runs(runs.get(view.id, ()), report.files.get(view.id, []), epoch)
-                state = dataclasses.replace(state, runs=runs)
-            elif report.staged:
-                state = self._evaluated(state, source, report.staged, epoch)
+            here = views_on(state, self._id)
+            bases = stood_on(state.catalog, here)
+            if not read.views.issuperset(view.id for view in here) or not read.whole >= bases & read.fused:
+                raise OutOfPlace("there are views now for which it was not read")
+            runs, deltas = dict(state.runs), []
+            for view in here:
+                if files := report.files.get(view.id):
+                    runs[view.id] = new_runs(runs.get(view.id, ()), files, epoch)
+                    # What stands on one that is being filled waits for all of it.
+                    if view.id in bases and not view.creating:
+                        deltas.append(TableDelta(relation=view, files=tuple(files)))
+            state = dataclasses.replace(state, runs=runs)
+            if report.staged:
+                deltas.append(TableDelta(relation=source, files=tuple(report.staged)))
+            if deltas:
+                state = self._evaluated(state, deltas, read.fused, epoch)
             after = before.took(*ranges)
             state = self._recorded(state, report, epoch)
             now = dataclasses.replace(_present(state, self._id, before), stream=after)
@@ -310,19 +332,21 @@ class SourceReader:
 
         return apply
 
-    def _evaluated(self, state: Manifest, source: Relation, staged: Sequence[RunFile], epoch: int) -> Manifest:
-        """What staged events are to all relations above the source, by Spark."""
+    def _evaluated(self, state: Manifest, deltas: Sequence[TableDelta], fused: frozenset[int], epoch: int) -> Manifest:
+        """What staged events, and rows of views that tasks have written, are to all relations above, by Spark."""
         evaluator = self._engine.evaluator
         use_pool(self._engine.spark, "epochs")
         given_up = [id for id, each in views_being_filled(state).items() if each.error is not None]
         catalog = state.catalog
         for id in given_up:
             catalog, _ = catalog.drop(catalog.relations[id], cascade=True)
-        delta = TableDelta(relation=source, files=tuple(staged))
-        written = evaluator.deriver.write(catalog, [delta], epoch=epoch, jobs=jobs_of(state))
+        for id in fused & set(catalog.relations):  # they have got what the source brings
+            catalog = catalog.update(catalog.relations[id].replace(depends_on=(), reads=()))
+        given = {delta.relation.id for delta in deltas}
+        written = evaluator.deriver.write(catalog, deltas, epoch=epoch, jobs=jobs_of(state))
         runs = dict(state.runs)
         for relation_id, files in written.files.items():
-            if relation_id != source.id:
+            if relation_id not in given:
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, epoch)
         state = evaluator.keyed.advance(
             dataclasses.replace(state, runs=runs), written, epoch, evaluator.deriver, missed={}
@@ -393,13 +417,13 @@ class SourceReader:
         use_pool(self._engine.spark, "backfill")
         fused = self._ingestion.fused(state.catalog, source, [view])
         report, folder = self._ingestion.read(
-            self.feed, source, ranges, fused or (), patient=True, parallelism=parallelism
+            self.feed, source, ranges, fused, stage=not fused, patient=True, parallelism=parallelism
         )
         try:
-            if fused is not None and report.spark_must_judge is not None:
+            if report.spark_must_judge is not None:
                 self._ingestion.judged_by_spark(view.id)
                 return self._read_history(state, source, view, ranges, parallelism)
-            if fused is not None:
+            if fused:
                 return report.files.get(view.id, []), report
             return self._ingestion.evaluate(state.catalog, source, view, report.staged), report
         finally:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -163,7 +164,7 @@ class FileReader:
                     name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
                     for name, kind in self.definition.columns
                 }
-                offsets = pa.array(range(at + first, at + last), pa.int64())
+                offsets = pa.array(np.arange(at + first, at + last, dtype=np.int64))
                 yield Decoded(rows=self._finished(number, piece, columns, offsets))
             at += batch.num_rows
 
