@@ -336,7 +336,7 @@ def test_rescaled_before_during_and_after(db, broker):
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
     (job,) = db.jobs()
     db.sql("ALTER MATERIALIZED VIEW m SET PARALLELISM = 3; ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
-    assert job.progress().parallelism == 3
+    assert db.engine.jobs.progress(job.id)["parallelism"] == 3
     eventually(lambda: 0 < job.progress().rows_read < 800)
     db.sql("ALTER MATERIALIZED VIEW m SET PARALLELISM = 1")
     send(broker, topic, range(400, 500), 1)
@@ -351,36 +351,32 @@ BURST = 15_000
 
 
 class Producer(threading.Thread):
-    """As fast as the broker takes them, so many at a time when it is told to, to two partitions."""
+    """As fast as the broker takes them, so many each time that it is told to, and then a few at a time; to two
+    partitions."""
 
     def __init__(self, broker, topic: str):
         super().__init__(daemon=True)
         self._producer, self._topic = broker.producer(), topic
-        self._go = threading.Semaphore(0)
+        self._left, self._ended = 0, threading.Event()
         self.sent = {0: 0, 1: 0}
-        self.ended = False
         self.start()
 
     def burst(self) -> None:
-        self._go.release()
+        self._left = BURST
 
     def finish(self) -> dict[int, int]:
-        self.ended = True
-        self._go.release()
+        self._ended.set()
         self.join()
         return self.sent
 
     def run(self) -> None:
-        while True:
-            self._go.acquire()
-            if self.ended:
-                return
-            for _ in range(BURST):
+        while not self._ended.wait(0 if self._left > 0 else 0.05):
+            for _ in range(500 if self._left > 0 else 20):
                 for partition in self.sent:
                     self._producer.produce(self._topic, event(self.sent[partition]), partition=partition)
                     self.sent[partition] += 1
-                self._producer.poll(0)
-            self._producer.flush()
+            self._left -= 500
+            assert self._producer.flush(60) == 0
 
 
 @pytest.mark.slow
