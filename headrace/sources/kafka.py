@@ -282,6 +282,7 @@ class Topic:
             self._refused = error.str()
 
     def _told(self, error: Any) -> SourceUnreachable | SourceRefused:
+        self._admin.poll(0)  # hears what there is to be heard
         refused, self._refused = self._refused, None
         if refused is not None:
             return SourceRefused(
