@@ -17,7 +17,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.catalog import SOURCE, Relation
+from headrace.errors import Unsupported
 from headrace.plan.arrange import Arrangements
+from headrace.plan.build import refuse_what_changes
 from headrace.plan.pieces import conjunction, conjuncts, has_query, select, sources_in, table, typed_column
 from headrace.sql.names import SCHEMA
 
@@ -57,10 +59,21 @@ def _taken_conditions(node: exp.Table) -> list[exp.Expression]:
     if block.args.get("joins") or block.args.get("laterals"):
         return []
     parts = conjuncts(block.args.get("where"))
-    taken = [each for each in parts if not has_query(each) and sources_in(each) <= {node.alias_or_name}]
+    taken = [
+        each for each in parts if sources_in(each) <= {node.alias_or_name} and not has_query(each) and _stays(each)
+    ]
     left = [each for each in parts if each not in taken]
     block.set("where", exp.Where(this=conjunction(left)) if left else None)
     return taken
+
+
+def _stays(condition: exp.Expression) -> bool:
+    """Whether it says the same of a row tomorrow: what the clock decides is not for a table that is only added to."""
+    try:
+        refuse_what_changes(condition)
+    except Unsupported:
+        return False
+    return True
 
 
 def _used(query: exp.Expression, relation: Relation) -> list[str]:
