@@ -1,22 +1,17 @@
-"""What the benchmarks of sources share: a broker with events in a topic, and Spark's own connector."""
+"""What the benchmarks of sources share: a broker with events in a topic, and a Spark that has its connector."""
 
 from __future__ import annotations
 
 import os
-import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pyspark
-
-from headrace.demo.kafka.broker import jars_of
-from headrace.demo.process import DemoFailed
+from bench import kafka_spark
 from tests.support.kafka import Broker
 
 PARTITIONS = 4
-EARLIER_SPARK = "4.2.0"
-"""Whose connector is taken if Spark's own version has none in Maven's repository"""
 COLUMNS = "user_id BIGINT, url VARCHAR, price DOUBLE PRECISION, at TIMESTAMPTZ"
 
 
@@ -50,28 +45,31 @@ def create_source(broker: Broker, topic: str, name: str = "clicks") -> str:
     )
 
 
-def with_sparks_connector(folder: str) -> str | None:
-    """Before Spark starts: it is to have its connector for Kafka. Answers the version, if there is one that may do."""
-    there = {_artifact(path) for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    for version in (pyspark.__version__, EARLIER_SPARK):
-        coordinates = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-        try:
-            jars = jars_of(coordinates, Path(folder) / version)
-        except DemoFailed:
-            continue
-        found = [path for path in jars.glob("*.jar") if _artifact(path) not in there]
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, found))} pyspark-shell"
-        return version
-    return None
+class OtherSpark:
+    """A process with a Spark that can read topics by itself (:mod:`bench.kafka_spark`)."""
 
+    def __init__(self, broker: Broker, topic: str):
+        where = os.pathsep.join([os.environ[kafka_spark.FOLDER], os.getcwd()])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.kafka_spark", broker.servers, topic], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": where},
+        )  # fmt: skip
+        self.version = self._said()
 
-def _artifact(jar: Path) -> str:
-    """Its name without the version.
+    def copy(self) -> float:
+        """Reads, parses and writes all of it; the seconds that this took."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._said())
 
-    >>> _artifact(Path("kafka-clients-3.9.1.jar"))
-    'kafka-clients'
-    """
-    return re.sub(r"-[0-9][^-]*(-[a-z]+[0-9]*)?$", "", jar.stem)
+    def _said(self) -> str:
+        if not (line := self._process.stdout.readline().strip()):
+            raise RuntimeError("the other Spark has ended")
+        return line
+
+    def end(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
 
 
 class BrokerMetrics:
