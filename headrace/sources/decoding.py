@@ -106,14 +106,31 @@ def decode(definition: Definition, values: Values) -> tuple[Columns, list[Fault]
 
 
 def _quick_json(definition: Definition, values: Values) -> Columns | None:
+    fields = arrow_fields(definition.columns)
+    table = None if fields is None else json_table(fields, values)
+    if table is None:
+        return None
+    try:
+        return {name: checked(_one(table[name]), kind) for name, kind in definition.columns}
+    except pa.ArrowException:
+        return None
+
+
+def arrow_fields(columns: Sequence[tuple[str, SqlType]]) -> list[pa.Field] | None:
+    """As what Arrow's reader is to read columns; None if it cannot."""
     fields = []
-    for name, kind in definition.columns:
+    for name, kind in columns:
         if kind.name in _AS_THEY_ARE:
             fields.append(pa.field(name, kind.arrow))
         elif kind.name in _FROM_TEXT:
             fields.append(pa.field(name, pa.string()))
         else:
             return None
+    return fields
+
+
+def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
+    """Events as Arrow reads them, all at once; None if there is something that it does not understand."""
     # Arrow's reader is for objects, one to a line. Of other things it may make anything, or nothing ever again.
     if not values or None in values:
         return None
@@ -129,14 +146,12 @@ def _quick_json(definition: Definition, values: Values) -> Columns | None:
                 explicit_schema=pa.schema(fields), newlines_in_values=False, unexpected_field_behavior="ignore"
             ),
         )
-        if table.num_rows != len(values):
-            return None
-        return {name: _checked(_one(table[name]), kind) for name, kind in definition.columns}
+        return table if table.num_rows == len(values) else None
     except pa.ArrowException:
         return None
 
 
-def _checked(column: pa.Array, kind: SqlType) -> pa.Array:
+def checked(column: pa.Array, kind: SqlType) -> pa.Array:
     """Arrow lets pass what is not JSON: bytes that are no text, and numbers that are none."""
     if pa.types.is_string(column.type):
         column.validate(full=True)

@@ -241,6 +241,9 @@ class ChangesReader(TopicReader):
 
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
         changes = Changes(definition=self.definition, key=self.key)
+        block = changes.block([message.key() for message in messages], [message.value() for message in messages])
+        if block is not None:
+            return self._finished(block.columns, pa.array(block.gone), [messages[at] for at in block.said], ())
         rows, gone, good, bad = [], [], [], []
         for message in messages:
             try:
@@ -257,11 +260,16 @@ class ChangesReader(TopicReader):
             name: pa.array([row[at] for row in rows], kind.arrow)
             for at, (name, kind) in enumerate(self.definition.columns)
         }
+        return self._finished(columns, pa.array(gone, pa.bool_()), good, bad)
+
+    def _finished(
+        self, columns: dict[str, pa.Array], gone: pa.Array, messages: Sequence[Any], bad: Sequence[BadRecord]
+    ) -> Decoded:
         schema = self.definition.schema
         for each in self.definition.include:
-            columns[each.name] = pa.array(_INCLUDED[each.what](good, each.header), schema.field(each.name).type)
+            columns[each.name] = pa.array(_INCLUDED[each.what](messages, each.header), schema.field(each.name).type)
         shown = {name: columns[name] for name, _ in self.definition.shown}
-        return Decoded(rows=pa.table({**shown, DELETED: pa.array(gone, pa.bool_())}), bad=tuple(bad))
+        return Decoded(rows=pa.table({**shown, DELETED: gone}), bad=tuple(bad))
 
 
 class Topic:
