@@ -2,7 +2,7 @@
 as many events.
 
 Events are produced as fast as possible, and the stream takes them in epochs that are as large as they may be. At most
-1.5 is wanted. The broker counts the bytes that it hands out: for five views as many as for one.
+1.5 is wanted. The broker counts the bytes that it gets and hands out: for five views as many as for one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS, ROUNDS, VIEWS = 400_000, 3, 5
 def main() -> None:
     events = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
     times: dict[int, list[float]] = {1: [], VIEWS: []}
-    read: dict[int, list[int]] = {1: [], VIEWS: []}
+    read: dict[int, list[float]] = {1: [], VIEWS: []}
     with broker(jmx=True) as server, database() as db:
         metrics = BrokerMetrics(server)
         for turn in range(1 + ROUNDS):  # the first is to warm up
@@ -34,15 +34,15 @@ def main() -> None:
     report(
         "kafka_fanout",
         f"{events:,} events to one view in {median(times[1]):.2f} s, to {VIEWS} in {median(times[VIEWS]):.2f} s: ratio"
-        f" {ratio:.2f} (at most 1.5); bytes that the broker handed out: {median(read[1]):,.0f} and"
-        f" {median(read[VIEWS]):,.0f}",
+        f" {ratio:.2f} (at most 1.5); of each byte that the broker got it handed out {median(read[1]):.2f} and"
+        f" {median(read[VIEWS]):.2f}",
         ratio=round(ratio, 3), limit=1.5, events=events, one_s=round(median(times[1]), 3),
-        many_s=round(median(times[VIEWS]), 3), bytes_for_one=median(read[1]), bytes_for_many=median(read[VIEWS]),
+        many_s=round(median(times[VIEWS]), 3), bytes_out_for_one=round(median(read[1]), 3), bytes_out_for_many=round(median(read[VIEWS]), 3),
     )  # fmt: skip
 
 
-def drain(db: Database, server: Broker, metrics: BrokerMetrics, events: int, views: int) -> tuple[float, int]:
-    """Seconds of the stream's epochs, and the bytes that the broker has handed out for them."""
+def drain(db: Database, server: Broker, metrics: BrokerMetrics, events: int, views: int) -> tuple[float, float]:
+    """Seconds of the stream's epochs, and how often the broker has handed out what it got."""
     topic = server.topic(partitions=PARTITIONS)
     db.sql(create_source(server, topic))
     for number in range(views):
@@ -52,7 +52,7 @@ def drain(db: Database, server: Broker, metrics: BrokerMetrics, events: int, vie
     reader = db.engine.event_sources.reader(db.engine.committed.catalog.get("clicks").id)
     while reader.rows_taken < events:
         time.sleep(0.002)
-    found = reader.seconds_taking, metrics.bytes_out(topic)
+    found = reader.seconds_taking, metrics.bytes("Out", topic) / metrics.bytes("In", topic)
     db.sql("DROP SOURCE clicks CASCADE")
     return found
 

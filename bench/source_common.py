@@ -86,7 +86,7 @@ class BrokerMetrics:
         self._beans = remote.JMXConnectorFactory.connect(remote.JMXServiceURL(url)).getMBeanServerConnection()
         self._name = management.ObjectName
 
-    def bytes_out(self, topic: str) -> int:
-        """Of a topic's events, to whoever reads them."""
-        bean = self._name(f"kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec,topic={topic}")
+    def bytes(self, way: str, topic: str) -> int:
+        """Of a topic's events, from those who write them ("In") or to whoever reads them ("Out")."""
+        bean = self._name(f"kafka.server:type=BrokerTopicMetrics,name=Bytes{way}PerSec,topic={topic}")
         return int(self._beans.getAttribute(bean, "Count"))

@@ -40,6 +40,10 @@ EARLIEST, LATEST, TIMESTAMP = "earliest", "latest", "timestamp"
 BLOCK = 16_384
 """Events that are decoded together"""
 
+AHEAD = "4096"
+"""Kilobytes that are fetched before they are asked for. It is not known there where a range ends, so what lies behind
+its end is fetched in vain."""
+
 PATIENCE = 30.0
 """Seconds after which a broker that says nothing is taken to be gone"""
 
@@ -143,7 +147,7 @@ class TopicReader:
                     **QUIET,
                     "isolation.level": "read_committed",
                     "fetch.wait.max.ms": "50",
-                    "queued.max.messages.kbytes": "16384",
+                    "queued.max.messages.kbytes": AHEAD,
                     **dict(self.config),
                     "group.id": "headrace-reader",  # is not used: nothing is subscribed to, nothing committed
                     "enable.auto.commit": "false",
