@@ -37,7 +37,8 @@ def main() -> None:
         f" {ratio:.2f} (at most 1.5); of each byte that the broker got it handed out {median(read[1]):.2f} and"
         f" {median(read[VIEWS]):.2f}",
         ratio=round(ratio, 3), limit=1.5, events=events, one_s=round(median(times[1]), 3),
-        many_s=round(median(times[VIEWS]), 3), bytes_out_for_one=round(median(read[1]), 3), bytes_out_for_many=round(median(read[VIEWS]), 3),
+        many_s=round(median(times[VIEWS]), 3), bytes_out_for_one=round(median(read[1]), 3),
+        bytes_out_for_many=round(median(read[VIEWS]), 3),
     )  # fmt: skip
 
 
