@@ -26,17 +26,15 @@ from headrace.sql.names import SCHEMA
 
 def with_events_stored(query: exp.Expression, arrangements: Arrangements) -> exp.Expression:
     """The query over internal tables in place of sources."""
-    found = [
-        (node, relation)
-        for node in list(query.find_all(exp.Table))
-        if node.db == SCHEMA and (relation := arrangements.catalog.find(node.name)) and relation.kind == SOURCE
-    ]
-    if not found:
+    sources = _sources(query, arrangements)
+    if not sources:
         return query
-    # All conditions first: what only they use need not be stored.
-    needed = [(node, relation, _taken_conditions(node)) for node, relation in found]
-    for node, relation, where in needed:
-        alias = node.alias_or_name
+    # All conditions first: what only they use need not be stored. Each time the sources are looked for anew, because a
+    # block that gives up a condition has copies of the others.
+    taken = [_taken_conditions(_sources(query, arrangements)[at]) for at in range(len(sources))]
+    for where in taken:
+        node, *_ = _sources(query, arrangements)
+        relation, alias = arrangements.catalog.get(node.name), node.alias_or_name
         names = [each.name for each in relation.visible_columns] if _renames(node) else _used(query, relation)
         items = [(name, typed_column(alias, name, relation.column(name).type)) for name in names]
         events = arrangements.events(select(items, table(relation.name, alias), where))
@@ -44,6 +42,16 @@ def with_events_stored(query: exp.Expression, arrangements: Arrangements) -> exp
         stored.set("this", exp.to_identifier(events.name, quoted=True))
         node.replace(stored)
     return arrangements.rebound(query)
+
+
+def _sources(query: exp.Expression, arrangements: Arrangements) -> list[exp.Table]:
+    """Where the query reads one, always in the same order."""
+    found = arrangements.catalog.find
+    return [
+        node
+        for node in query.find_all(exp.Table)
+        if node.db == SCHEMA and (relation := found(node.name)) is not None and relation.kind == SOURCE
+    ]
 
 
 def _renames(node: exp.Table) -> bool:
@@ -63,7 +71,8 @@ def _taken_conditions(node: exp.Table) -> list[exp.Expression]:
         each for each in parts if sources_in(each) <= {node.alias_or_name} and not has_query(each) and _stays(each)
     ]
     left = [each for each in parts if each not in taken]
-    block.set("where", exp.Where(this=conjunction(left)) if left else None)
+    if taken:
+        block.set("where", exp.Where(this=conjunction(left)) if left else None)
     return taken
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.catalog import SOURCE, TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.plan.cut import cut
+from headrace.plan.pieces import Keyed, relations_in
 from headrace.sources.definition import KEY_COLUMNS, PK
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
@@ -21,6 +22,7 @@ def catalog() -> Catalog:
     return (
         Catalog()
         .add(Relation(id=1, name="clicks", kind=SOURCE, columns=(*columns, *KEY_COLUMNS), pk=PK, distribution=key))
+        .add(Relation(id=3, name="views", kind=SOURCE, columns=(*columns, *KEY_COLUMNS), pk=PK, distribution=key))
         .add(
             Relation(
                 id=2, name="pages", kind=TABLE, columns=(users,), pk=(KeyColumn(name="url"),), distribution=("url",)
@@ -30,15 +32,19 @@ def catalog() -> Catalog:
 
 
 def stored(text: str, catalog: Catalog) -> list[str]:
-    """The queries of the internal tables that hold events."""
+    """The queries of the internal tables that hold events; no other piece reads a source."""
     bound = bind_query(parse_query(text), catalog)
-    _, arrangements = cut(bound, catalog, "v", bound.output)
-    events = [each for each in arrangements.made if each.depends_on == (1,)]
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    sources = {each.id for each in catalog.of_kind(SOURCE)}
+    events = [each for each in arrangements.made if each.name.endswith("events")]
     for each in events:
+        assert set(each.depends_on) <= sources
         assert len(each.pk) == len(PK) and each.distribution == tuple(key.name for key in each.pk)
-    others = [each for each in arrangements.made if each not in events]
-    assert not any(1 in (each.reads or each.depends_on) for each in others)
-    return [each.query.replace('"', "").replace("public.", "").replace("headrace.", "") for each in events]
+    for each in arrangements.made:
+        assert each in events or not sources.intersection(each.reads or each.depends_on), each.query
+    query = last.query if isinstance(last, Keyed) else last
+    assert not {catalog.get(name).id for name in relations_in(query) if catalog.find(name)} & sources
+    return [each.query.replace('"', "").replace("public.", "") for each in events]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,21 @@ def test_what_is_stored(catalog, text, expected):
     columns, _, condition = expected.removeprefix("SELECT ").partition(" WHERE ")
     assert [each.rsplit(" ", 1)[-1] for each in query.split(" FROM ")[0].split(", ")] == columns.split(", ")
     assert ("WHERE" in query) == bool(condition), query
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id FROM clicks c WHERE price > 5 AND NOT EXISTS (SELECT 1 FROM views o WHERE o.id = c.id)",
+        "SELECT id, (SELECT count(*) FROM views o WHERE o.id = c.id) AS n FROM clicks c WHERE price IN (1, 2)",
+        "SELECT id FROM clicks WHERE url = 'a' UNION SELECT id FROM views WHERE url = 'b'",
+        "SELECT a.id, b.url FROM clicks a LEFT JOIN views b ON a.id = b.id AND b.price > 2 WHERE a.price > 1",
+        "SELECT id FROM clicks WHERE price > (SELECT max(price) FROM views WHERE url = 'x') AND url = 'y'",
+        "SELECT * FROM clicks WHERE price > 2 AND id IN (SELECT id FROM views) ORDER BY id LIMIT 3",
+    ],
+)
+def test_sources_in_every_place(catalog, text):
+    assert len(stored(text, catalog)) == 2
 
 
 def test_nothing_is_stored_twice(catalog):
