@@ -1,14 +1,10 @@
-"""What the benchmarks of sources share: a broker with events in a topic, and a Spark that has its connector."""
+"""What the benchmarks of sources share: a broker with events in a topic, and what it counts."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench import kafka_spark
 from tests.support.kafka import Broker
 
 PARTITIONS = 4
@@ -43,33 +39,6 @@ def create_source(broker: Broker, topic: str, name: str = "clicks") -> str:
         f"CREATE SOURCE {name} ({COLUMNS}) INCLUDE timestamp AS sent WITH (connector = 'kafka', topic = '{topic}',"
         f" properties.bootstrap.server = '{broker.servers}') FORMAT PLAIN ENCODE JSON"
     )
-
-
-class OtherSpark:
-    """A process with a Spark that can read topics by itself (:mod:`bench.kafka_spark`)."""
-
-    def __init__(self, broker: Broker, topic: str):
-        where = os.pathsep.join([os.environ[kafka_spark.FOLDER], os.getcwd()])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.kafka_spark", broker.servers, topic], text=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": where},
-        )  # fmt: skip
-        self.version = self._said()
-
-    def copy(self) -> float:
-        """Reads, parses and writes all of it; the seconds that this took."""
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._said())
-
-    def _said(self) -> str:
-        if not (line := self._process.stdout.readline().strip()):
-            raise RuntimeError("the other Spark has ended")
-        return line
-
-    def end(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
 
 
 class BrokerMetrics:
