@@ -1,16 +1,10 @@
-"""What the benchmarks of sources share: a broker with events in a topic, and Spark's own connector."""
+"""What the benchmarks of sources share: a broker with events in a topic, and what it counts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pyspark
-
-from headrace.demo.kafka.broker import jars_of
-from headrace.demo.process import DemoFailed
 from tests.support.kafka import Broker
 
 PARTITIONS = 4
@@ -18,8 +12,8 @@ COLUMNS = "user_id BIGINT, url VARCHAR, price DOUBLE PRECISION, at TIMESTAMPTZ"
 
 
 @contextmanager
-def broker() -> Iterator[Broker]:
-    found = Broker()
+def broker(*, jmx: bool = False) -> Iterator[Broker]:
+    found = Broker(jmx=jmx)
     try:
         yield found
     finally:
@@ -47,14 +41,21 @@ def create_source(broker: Broker, topic: str, name: str = "clicks") -> str:
     )
 
 
-def with_sparks_connector(folder: str) -> bool:
-    """Before Spark starts: it is to have its connector for Kafka, if there is one for this version."""
-    there = {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    coordinates = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-    try:
-        jars = jars_of(coordinates, Path(folder) / "connector")
-    except DemoFailed:
-        return False
-    found = [path for path in jars.glob("*.jar") if path.name not in there]
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, found))} pyspark-shell"
-    return True
+class BrokerMetrics:
+    """What a broker that was started with ``jmx`` counts, by JMX."""
+
+    def __init__(self, broker: Broker):
+        import jpype
+
+        if not jpype.isJVMStarted():
+            jpype.startJVM(convertStrings=True)
+        management = jpype.JPackage("javax").management
+        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{broker.jmx}/jmxrmi"
+        remote = management.remote
+        self._beans = remote.JMXConnectorFactory.connect(remote.JMXServiceURL(url)).getMBeanServerConnection()
+        self._name = management.ObjectName
+
+    def bytes(self, way: str, topic: str) -> int:
+        """Of a topic's events, from those who write them ("In") or to whoever reads them ("Out")."""
+        bean = self._name(f"kafka.server:type=BrokerTopicMetrics,name=Bytes{way}PerSec,topic={topic}")
+        return int(self._beans.getAttribute(bean, "Count"))

@@ -7,7 +7,7 @@ a range of vnodes sort and merge them into a run (:mod:`headrace.state.ranges`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.ranges import MergeRange, Staged, merge_ranges
+from headrace.state.resolve import CHANGES
 from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
 from headrace.state.storage import Storage
 from headrace.state.vnode import spark_expression
@@ -65,6 +66,14 @@ class BulkWriter:
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
+
+    def apply(
+        self, layout: Layout, staged: Sequence[Staged], *, epoch: int, old_runs: tuple[Run, ...]
+    ) -> tuple[list[RunFile], int]:
+        """Changes that tasks have staged, to the rows that there are. Answers how many changes that were."""
+        body = self._body(layout, CHANGES, epoch, False)
+        files = merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
+        return files, sum(file.rows for file in staged)
 
     def _body(self, layout: Layout, policy: str, epoch: int, keep_unchanged: bool) -> MergeRange:
         files = self._storage.files

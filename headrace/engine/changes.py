@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.engine.streams import KeptRows
+from headrace.state.ranges import Staged
 from headrace.state.runs import RunFile
 
 SMALL_ROWS = 50_000
@@ -86,7 +87,14 @@ class WrittenRows:
     files: tuple[RunFile, ...]
 
 
-Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | WrittenRows
+@dataclass(frozen=True, kw_only=True)
+class StagedChanges:
+    """Many changes of rows by their key, in files with a weight and a tag (:mod:`headrace.state.resolve`)."""
+
+    files: tuple[Staged, ...]
+
+
+Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | WrittenRows | StagedChanges
 
 
 @dataclass(kw_only=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from headrace.backfill.filters import covered
-from headrace.catalog import Relation
-from headrace.engine.feeds import sources_of, view_state
+from headrace.catalog import SOURCE, Relation
+from headrace.engine.feeds import view_state
 from headrace.engine.filling import jobs_of
 from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady
@@ -74,10 +74,9 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     query = relation.query if job is None or relation.maintained is None else relation.maintained
     bound = bind_query(parse_query(query), state.catalog)
     frames = {}
-    for source in sources_of(state.catalog, relation):
-        frames[source.name] = engine.event_sources.covered(state, source, relation)
     for upstream in (state.catalog.relations[id] for id in bound.relations):
-        if not upstream.stored:
+        if upstream.kind == SOURCE:
+            frames[upstream.name] = engine.event_sources.covered(state, upstream, relation)
             continue
         layout = Layout.of(upstream)
         rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)

@@ -27,12 +27,11 @@ from headrace.catalog import (
 from headrace.config import find_parameter
 from headrace.engine.changes import InsertFrame
 from headrace.engine.coordinator import Mutate, Write
-from headrace.engine.event_sources import Extents
-from headrace.engine.feeds import sources_of
+from headrace.engine.feeds import Extents
 from headrace.engine.filling import with_names
 from headrace.engine.following import without
 from headrace.engine.jobs import job_options, scan_fields
-from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation
+from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
 from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
 from headrace.plan.explain import explain, explain_pieces
@@ -79,11 +78,16 @@ class Definitions:
         return apply
 
     def create_table_as(self, statement: ast.CreateTableAs) -> Mutate:
+        committed, scans = self._engine.committed, {}
+        if committed.catalog.of_kind(SOURCE):
+            bound = bind_query(statement.query, committed.catalog, functions=self._engine.functions)
+            scans = source_scans(self._engine, committed, bound)
+
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
-            frame, types = query_frame(self._engine, state, bound)
+            frame, types = query_frame(self._engine, state, bound, given=scans)
             names = _column_names(statement.name, statement.column_names, bound.output)
             columns = [Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)]
             relation = _table(state, statement, columns, (), epoch, "overwrite")
@@ -138,21 +142,18 @@ class Definitions:
 
         Sources are asked here what they have, before the epoch loop has to do with it.
         """
-        events = self._engine.event_sources
         committed = self._engine.committed
         extents: Extents = {}
         if committed.catalog.of_kind(SOURCE):
             bound = bind_query(statement.query, committed.catalog, functions=self._engine.functions)
-            extents = events.extents(committed, bound.relations)
+            extents = self._engine.event_sources.extents(committed, bound.relations)
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{statement.name}" already exists, skipping'
             view = self.materialized_view(statement, state, epoch)
             options = job_options(statement.options, variables)
-            if sources_of(state.catalog, view.relation):
-                return events.attach(state, view.relation, extents, options, epoch)
-            return add_view(self._engine, view, state, options, epoch)
+            return add_view(self._engine, view, state, options, epoch, extents)
 
         return apply
 

@@ -23,6 +23,7 @@ from headrace.engine import secrets
 from headrace.engine.coordinator import Mutate
 from headrace.engine.event_tables import TableReader, adding
 from headrace.engine.feeds import (
+    Extents,
     StreamState,
     ViewState,
     is_event_source,
@@ -37,7 +38,6 @@ from headrace.engine.feeds import (
     with_view,
 )
 from headrace.engine.ingest import scan_source
-from headrace.engine.jobs import inputs_of
 from headrace.engine.places import storage_at
 from headrace.engine.source_reader import SourceReader
 from headrace.errors import (
@@ -51,9 +51,11 @@ from headrace.errors import (
 from headrace.sources.connector import Feed, Outside
 from headrace.sources.connectors import CONNECTORS
 from headrace.sources.definition import DEAD_LETTER, PK, Definition
-from headrace.sources.handover import Extent, Handover, Range, Stream
+from headrace.sources.handover import Handover, Range, Stream
 from headrace.sources.pushdown import Demand, narrowed
 from headrace.sql import statements as ast
+from headrace.sql.bind import bind_expression
+from headrace.sql.dialect import parse_expression
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
 
@@ -67,9 +69,6 @@ SEGMENTS = 64
 
 EPOCH_THREADS = ("headrace-epochs", "headrace-tables")
 """Those that run epochs, and must not wait for anybody"""
-
-Extents = Mapping[int, Mapping[int, Extent]]
-"""What there is, by source and split"""
 
 
 class EventSources:
@@ -186,6 +185,10 @@ class EventSources:
                 return f'relation "{statement.name}" already exists, skipping'
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
         definition = Definition.of(statement)
+        if definition.watermark is not None:  # nothing depends on it yet; but it is to mean something
+            bind_expression(
+                parse_expression(definition.watermark.expression), definition.relation_columns, statement.name
+            )
         for option in definition.option:
             if "password" in option.lower():
                 raise InvalidParameterValue(
@@ -234,17 +237,10 @@ class EventSources:
 
     def attach(
         self, state: Manifest, relation: Relation, extents: Extents, options: Mapping[str, Any], epoch: int
-    ) -> tuple[Manifest, Relation | None]:
+    ) -> Manifest:
         """The state with a view on sources, at the barrier where its history ends and its stream begins."""
-        stored = inputs_of(state.catalog, relation)
-        sources = sources_of(state.catalog, relation)
-        if stored or any(not is_event_source(state, each.id) for each in sources):
-            raise Unsupported(
-                "a materialized view on sources and other relations together is not supported yet",
-                hint="make a materialized view of each source first, and a view of those",
-            )
         inputs = {}
-        for source in sources:
+        for source in sources_of(state.catalog, relation):
             known = stream_state(state, source.id)
             assert known is not None
             if source.id not in extents:
@@ -269,10 +265,9 @@ class EventSources:
             created_epoch=epoch,
             rate_limit=options["backfill_rate_limit"],
         )
-        if view.done:
-            return dataclasses.replace(state, catalog=state.catalog.add(relation)), None
-        relation = relation.replace(creating=True)
-        return with_view(dataclasses.replace(state, catalog=state.catalog.add(relation)), relation.id, view), relation
+        relation = relation.replace(creating=not view.done)
+        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
+        return state if view.done else with_view(state, relation.id, view)
 
     # --- batch -------------------------------------------------------------------------------------------------
 
@@ -283,8 +278,8 @@ class EventSources:
         if threading.current_thread().name.startswith(EPOCH_THREADS):
             # It would wait for an answer from outside, and, of files, for a commit: its own.
             raise Unsupported(
-                f'source "{relation.name}" cannot be read by a statement that writes',
-                hint="make a materialized view of it, and read that",
+                f'source "{relation.name}" cannot be read by UPDATE and DELETE',
+                hint="make a materialized view of it, and read that; or INSERT … SELECT, which can",
             )
         reader, state = self._required(relation), self._engine.committed
         known = stream_state(state, relation.id)

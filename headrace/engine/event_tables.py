@@ -1,16 +1,19 @@
 """Tables whose rows are changed by events: FORMAT UPSERT and FORMAT DEBEZIUM.
 
 Like a source, with one difference: what the stream brings are changes of rows by their key, so there is one reader for
-the table itself, and nothing like a history. Executors read and decode, and leave of each key only the last change;
-these come to the driver, as other small writes do, in bounded portions, and are applied and committed together with
-the stream's position.
+the table itself, and nothing like a history. Executors read and decode. They stage what they have read, and tasks that
+own a range of vnodes find the old rows of the keys and write the table's delta: the driver sees names of files. Only if
+there are few events does the driver apply them itself, as it does other small writes. Either way they are committed
+together with the stream's position.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import pickle
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from headrace.catalog import TABLE, Column, KeyColumn, Relation
-from headrace.engine.changes import ChangelogRows
+from headrace.engine.changes import ChangelogRows, StagedChanges
 from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.feeds import StreamState, table_stream, with_table_stream
 from headrace.engine.ingest import Report, judge
+from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.turns import Turns
 from headrace.errors import EngineClosed, HeadraceError
@@ -32,18 +37,28 @@ from headrace.sources.changes import DELETED
 from headrace.sources.connector import Feed, Reader
 from headrace.sources.handover import Extent, Range, Stream
 from headrace.sql import statements as ast
+from headrace.state.files import Files
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
 from headrace.state.prepared import packed_rows, run_tasks
+from headrace.state.ranges import Staged
+from headrace.state.resolve import NEW, TAG
+from headrace.state.runs import WEIGHT
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
 
-TABLE_EVENTS = 50_000
+TABLE_EVENTS = 500_000
 """Events of one epoch"""
+
+SMALL_EVENTS = 10_000
+"""Up to this many come to the driver: so few old rows are looked up faster by it than by tasks that read for them"""
+
+TASK_TAGS = 1 << 32
+"""More than a task has events; what a later task read comes later"""
 
 POLL_SECONDS = 0.1
 
@@ -81,6 +96,46 @@ def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     columns = [rows[name].to_pylist() for name in key]
     last = {each: at for at, each in enumerate(zip(*columns, strict=True))}
     return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(list(last.values()))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRange:
+    """A task body for ``mapInArrow``: a pickled range in, a report and the file of its changes out."""
+
+    reader: Reader
+    files: Files
+    layout: Layout
+    on_bad: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                report, staged = Report(), None
+                try:
+                    staged = self._staged(*pickle.loads(packed), report)
+                except HeadraceError as problem:
+                    report.error = problem
+                yield pa.record_batch({"answer": pa.array([pickle.dumps((report, staged))], pa.binary())})
+
+    def _staged(self, number: int, path: str, task: Any, report: Report) -> Staged | None:
+        tag = number * TASK_TAGS + NEW
+        writer, count, size = None, 0, 0
+        with contextlib.ExitStack() as opened:
+            for decoded in self.reader.read(task):
+                judge(self.on_bad, decoded, report)
+                rows = self._changes(decoded.rows, tag + count)
+                if writer is None:
+                    sink = opened.enter_context(self.files.open_scratch(path))
+                    writer = opened.enter_context(pq.ParquetWriter(sink, rows.schema, compression="lz4"))
+                writer.write_table(rows)
+                count, size = count + rows.num_rows, size + rows.nbytes
+        return Staged(path=path, rows=count, bytes=size) if count else None
+
+    def _changes(self, rows: pa.Table, first: int) -> pa.Table:
+        gone = rows[DELETED].to_numpy()
+        plain = with_vnode(self.layout, rows.select(self.layout.names).cast(self.layout.row_schema).combine_chunks())
+        plain = plain.append_column(WEIGHT, pa.array(np.where(gone, -1, 1).astype(np.int8)))
+        return plain.append_column(TAG, pa.array(np.arange(first, first + rows.num_rows)))
 
 
 class TableReader:
@@ -125,15 +180,44 @@ class TableReader:
         ranges = self._feed.portion(ahead, TABLE_EVENTS) if ahead else []
         if not ranges and stream == known.stream:
             return False
-        report, rows = self._read(table, ranges) if ranges else (Report(), None)
-        report.lost += sum(gap.size for gap in gaps)
-        after = stream.took(*ranges)
-        self._feed.confirm()
-        self._engine.coordinator.mutate(self._taking(known.stream, after, report, rows), f"reading {self.name}")
+        folder = f"staging/{uuid.uuid4().hex}"
+        try:
+            few = sum(each.size for each in ranges) <= SMALL_EVENTS
+            report, change = self._read(table, ranges) if few else self._stage(table, ranges, folder)
+            report.lost += sum(gap.size for gap in gaps)
+            after = stream.took(*ranges)
+            self._feed.confirm()
+            self._engine.coordinator.mutate(self._taking(known.stream, after, report, change), f"reading {self.name}")
+        finally:
+            self._engine.storage.delete([folder])
         self._feed.committed(after.next)
         return bool(ranges)
 
-    def _read(self, table: Relation, ranges: Sequence[Range]) -> tuple[Report, pa.Table | None]:
+    def _stage(self, table: Relation, ranges: Sequence[Range], folder: str) -> tuple[Report, StagedChanges | None]:
+        storage = self._engine.storage
+        on_bad = self._feed.definition.on_bad
+        body = StageRange(
+            reader=self._feed.reader, files=storage.files, layout=Layout.of(table), on_bad=on_bad
+        )  # fmt: skip
+        # A key's events are in one split, and the tasks of a split are in the order of its offsets.
+        tasks = enumerate(self._feed.tasks(ranges, self._engine.default_parallelism))
+        packed = [pickle.dumps((number, f"{folder}/{number}.parquet", task)) for number, task in tasks]
+        storage.make_dirs(folder)
+        use_pool(self._engine.spark, "epochs")
+        with spark_errors(f'reading table "{table.name}"'):
+            answers = run_tasks(self._engine.spark, body, packed, "answer BINARY")["answer"].to_pylist()
+        failpoint("after_ingest")
+        whole, staged = Report(), []
+        for report, file in map(pickle.loads, answers):
+            whole.add(report)
+            staged += [] if file is None else [file]
+        if whole.error is not None:
+            raise whole.error
+        return whole, StagedChanges(files=tuple(staged)) if staged else None
+
+    def _read(self, table: Relation, ranges: Sequence[Range]) -> tuple[Report, ChangelogRows | None]:
+        if not ranges:
+            return Report(), None
         key = tuple(each.name for each in table.pk)
         body = FoldRange(reader=self._feed.reader, key=key, on_bad=self._feed.definition.on_bad)
         # A key's events are in one split, and the tasks of a split answer in the order of its offsets.
@@ -149,19 +233,19 @@ class TableReader:
                 parts.append(pa.ipc.open_stream(line["rows"]).read_all())
         if whole.error is not None:
             raise whole.error
-        return whole, last_of_each(pa.concat_tables(parts), key) if parts else None
+        rows = last_of_each(pa.concat_tables(parts), key) if parts else None
+        return whole, changes_of(Layout.of(table), rows) if rows is not None and rows.num_rows else None
 
     def _taking(
-        self, before: Stream, after: Stream, report: Report, rows: pa.Table | None
+        self, before: Stream, after: Stream, report: Report, change: ChangelogRows | StagedChanges | None
     ) -> Callable[[Manifest, int], tuple[Manifest, None]]:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             now, relation = table_stream(state, self._id), state.catalog.relations.get(self._id)
             if now is None or relation is None or now.stream != before:
                 raise EngineClosed("the table was dropped")
             epoch = max(epoch, state.epoch)
-            if rows is not None and rows.num_rows:
-                write = Write(table_id=self._id, change=changes_of(Layout.of(relation), rows))
-                state, _ = self._engine.evaluator(state, [write], epoch)
+            if change is not None:
+                state, _ = self._engine.evaluator(state, [Write(table_id=self._id, change=change)], epoch)
             now = dataclasses.replace(
                 now, stream=after, skipped=now.skipped + report.bad_count, lost=now.lost + report.lost
             )

@@ -9,15 +9,16 @@ source_view:<id>    of a view that is being filled: what it has still to read fo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.sources.connector import Resolved
 from headrace.sources.definition import Definition
-from headrace.sources.handover import Handover, Stream
-from headrace.sql.statements import Include
+from headrace.sources.handover import Extent, Handover, Stream
+from headrace.sql.statements import Include, Watermark
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType
 
@@ -25,6 +26,9 @@ STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY = "source:", "source_log:", "source_vie
 KEYS = (STREAM_KEY, LOG_KEY, VIEW_KEY, TABLE_KEY)
 USERS = (STREAM_KEY, TABLE_KEY)
 """Those that may use secrets"""
+
+Extents = Mapping[int, Mapping[int, Extent]]
+"""What there is, by source and split"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +140,7 @@ def _definition(data: Mapping[str, Any]) -> Definition:
             "columns": tuple((name, SqlType.from_json(kind)) for name, kind in data["columns"]),
             "include": tuple(Include(**each) for each in data["include"]),
             "key": tuple(data["key"]),
+            "watermark": Watermark(**data["watermark"]) if data.get("watermark") else None,
         }
     )
 
@@ -184,6 +189,22 @@ def without_view(state: Manifest, id: int) -> Manifest:
     return dataclasses.replace(state, offsets=offsets)
 
 
+def restarted_view(state: Manifest, id: int, view: ViewState, epoch: int) -> Manifest:
+    """It failed, and is empty: it begins anew, where the streams are now."""
+    inputs = {}
+    for source_id, before in view.inputs.items():
+        known = stream_state(state, source_id)
+        assert known is not None
+        # Nobody may have read the source since: then its stream goes on from where this view's history ended.
+        stream = known.stream or Stream(next={split: stage.until for split, stage in before.stages.items()})
+        state = with_stream(state, source_id, dataclasses.replace(known, stream=stream))
+        inputs[source_id] = Handover.begin(known.starts, stream)
+    begun = dataclasses.replace(
+        view, inputs=inputs, error=None, paused=False, created_epoch=epoch, started_at=time.time()
+    )
+    return with_view(state, id, begun)
+
+
 def log_segments(state: Manifest, id: int) -> list[str]:
     return state.offsets.get(f"{LOG_KEY}{id}", [])
 
@@ -196,23 +217,36 @@ def with_log(state: Manifest, id: int, segments: Sequence[str]) -> Manifest:
 
 
 def sources_of(catalog: Catalog, view: Relation) -> list[Relation]:
-    return [each for each in catalog.in_order(view.depends_on) if each.kind == SOURCE]
+    """The sources whose events become rows of the view: none, if it stands on internal tables that hold them."""
+    return [each for each in catalog.in_order(view.reads or view.depends_on) if each.kind == SOURCE]
 
 
 def views_on(state: Manifest, source_id: int) -> list[Relation]:
-    """The views that take what the stream takes: they name the source, and none has been given up."""
+    """The views, and internal tables, that take what the stream takes; none of them has been given up."""
     given_up = {id for id, each in views_being_filled(state).items() if each.error is not None}
     return [
         each
         for each in state.catalog
-        if each.kind == MATERIALIZED_VIEW and source_id in each.depends_on and each.id not in given_up
+        if each.kind in (MATERIALIZED_VIEW, INTERNAL)
+        and source_id in (each.reads or each.depends_on)
+        and each.id not in given_up
     ]
 
 
-def stand_alone(catalog: Catalog, views: list[Relation]) -> bool:
-    """Whether nothing that is stored stands on one of the views."""
+def events_for(state: Manifest, id: int) -> dict[int, ViewState]:
+    """What a view waits for of sources: itself, or the internal tables that hold their events for it."""
+    relations, found, waiting = state.catalog.relations, {}, [id]
+    while waiting:
+        at = waiting.pop()
+        if at in relations and (at == id or relations[at].kind == INTERNAL):
+            if (known := view_state(state, at)) is not None:
+                found[at] = known
+            waiting += relations[at].depends_on
+    return found
+
+
+def stood_on(catalog: Catalog, views: Iterable[Relation]) -> set[int]:
+    """Those of the views that something stored stands on."""
     ids = {view.id for view in views}
-    return not any(
-        each.kind in (MATERIALIZED_VIEW, INDEX, INTERNAL) and ids.intersection(each.depends_on)
-        for each in catalog.relations.values()
-    )
+    kinds = (MATERIALIZED_VIEW, INDEX, INTERNAL)
+    return {id for each in catalog.relations.values() if each.kind in kinds for id in ids.intersection(each.depends_on)}

@@ -1,14 +1,14 @@
 """Reading ranges of a source, by executors: events to rows, and rows to the runs of views.
 
-A task reads its range, holds it, and sorts it. If Arrow can evaluate all of the views, it also writes what they make of
-it, and nobody else ever sees the events. Otherwise it stages them, and Spark evaluates the views.
+A task reads its range, holds it, and sorts it. It also writes what those views make of it that Arrow can evaluate. If
+there are others it stages the events, and Spark evaluates those.
 """
 
 from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +82,11 @@ class IngestRange:
     files: Files
     source: Layout
     views: tuple[View, ...]
-    """Empty: the events are staged"""
+    """What is evaluated here"""
+    whole: frozenset[int] = frozenset()
+    """Those of them whose files are to have all columns, because others are derived from them"""
+    stage: bool
+    """Whether somebody else needs the events, too"""
     on_bad: str
     patient: bool
     """Whether epochs go first"""
@@ -99,10 +103,10 @@ class IngestRange:
         report = Report()
         try:
             for number, rows in enumerate(self._parts(task, report)):
-                if self.views:
-                    self._write(rows, report)
-                else:
+                rows = rows.take(pa.array(by_vnode(rows)))
+                if self.stage:
                     report.staged.append(self._stage(rows, f"{path}-{number}.parquet"))
+                self._write(rows, report)
                 if report.spark_must_judge is not None:
                     break
         except HeadraceError as problem:
@@ -113,25 +117,28 @@ class IngestRange:
     def _parts(self, task: Any, report: Report) -> Iterator[pa.Table]:
         """What is held, and written, at a time: all of it, unless events are large."""
         held: list[pa.Table] = []
+        size = 0
         for decoded in self.reader.read(task):
             judge(self.on_bad, decoded, report)
             report.lost += decoded.lost
             report.rows += decoded.rows.num_rows
             if decoded.rows.num_rows:
                 held.append(decoded.rows.select(self.source.names))
-            if sum(each.nbytes for each in held) >= PART_BYTES:
+                size += held[-1].nbytes
+            if size >= PART_BYTES:
                 yield with_vnode(self.source, pa.concat_tables(held).combine_chunks())
-                held = []
+                held, size = [], 0
         if held:
             yield with_vnode(self.source, pa.concat_tables(held).combine_chunks())
 
     def _write(self, rows: pa.Table, report: Report) -> None:
-        rows = rows.take(pa.array(by_vnode(rows)))
         for view in self.views:
+            whole = view.layout.relation_id in self.whole
             for branch in view.branches:
-                writer = RunFileWriter(view.layout, self.files, leave_out=True)
+                writer = RunFileWriter(view.layout, self.files, leave_out=not whole)
                 try:
-                    writer.push(branch.apply(rows).select([*view.layout.names, VNODE]).cast(_written_schema(view)))
+                    found = branch.apply(rows).select([*view.layout.names, VNODE]).cast(_written_schema(view))
+                    writer.push(view.layout.stored(found) if whole else found)
                     report.files.setdefault(view.layout.relation_id, []).extend(writer.finish())
                 except FAULTS:
                     writer.abort()
@@ -142,7 +149,6 @@ class IngestRange:
                     raise
 
     def _stage(self, rows: pa.Table, path: str) -> RunFile:
-        rows = rows.take(pa.array(by_vnode(rows)))
         rows = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int8()), rows.num_rows))
         stored = in_stored_schema(self.source, [rows], LEFT_OUT[EPOCH])
         with self.files.open_scratch(path) as sink:
@@ -197,33 +203,39 @@ class Ingestion:
         self._spark, self._storage, self._vectorized = spark, storage, vectorized
         self._spark_only: set[int] = set()
 
-    def fused(self, catalog: Catalog, source: Relation, views: Sequence[Relation]) -> tuple[View, ...] | None:
-        """How tasks can evaluate the views themselves; None if Spark has to evaluate one of them."""
-        if not self._vectorized() or self._spark_only.intersection(view.id for view in views):
-            return None
+    def fused(self, catalog: Catalog, source: Relation, views: Sequence[Relation]) -> tuple[View, ...]:
+        """How tasks can evaluate views themselves: those which Spark does not have to evaluate."""
         found = []
-        for view in views:
-            vectors = vectors_of(view, catalog)
-            if vectors is None:
-                return None
-            mine = tuple(each for each in vectors if each.relation_id == source.id)
-            found.append(View(layout=Layout.of(view), branches=mine))
+        for view in views if self._vectorized() else ():
+            vectors = vectors_of(view, catalog) if view.id not in self._spark_only else None
+            if vectors is not None:
+                mine = tuple(each for each in vectors if each.relation_id == source.id)
+                found.append(View(layout=Layout.of(view), branches=mine))
         return tuple(found)
 
     def read(
-        self, feed: Feed, source: Relation, ranges: Sequence[Range], views: tuple[View, ...], *, patient: bool
+        self,
+        feed: Feed,
+        source: Relation,
+        ranges: Sequence[Range],
+        views: tuple[View, ...],
+        *,
+        stage: bool,
+        whole: Iterable[int] = (),
+        patient: bool,
+        parallelism: int = 0,
     ) -> tuple[Report, str]:
-        """What the tasks did, and the folder in which they staged. Without views the events are staged."""
+        """What the tasks did, and the folder in which they staged."""
         folder = f"staging/{uuid.uuid4().hex}"
         body = IngestRange(
             reader=feed.reader, files=self._storage.files, source=Layout.of(source), views=views,
-            on_bad=feed.definition.on_bad, patient=patient,
+            whole=frozenset(whole), stage=stage, on_bad=feed.definition.on_bad, patient=patient,
         )  # fmt: skip
-        tasks = feed.tasks(ranges, self._spark.sparkContext.defaultParallelism)
+        tasks = feed.tasks(ranges, parallelism or self._spark.sparkContext.defaultParallelism)
         packed = [pickle.dumps((f"{folder}/{number}", task)) for number, task in enumerate(tasks)]
         whole = Report()
         try:
-            if not views:
+            if stage:
                 self._storage.make_dirs(folder)
             with spark_errors(f'reading source "{source.name}"'):
                 for report in run_tasks(self._spark, body, packed, "report BINARY")["report"].to_pylist():
@@ -284,8 +296,9 @@ def scan_source(
     layout = Layout.of(source)
     schema = ", ".join(f"{quote_spark(name)} {kind.spark}" for name, kind in layout.columns)
     ingest = IngestRange(
-        reader=feed.reader, files=storage.files, source=layout, views=(), on_bad=feed.definition.on_bad, patient=False
-    )
+        reader=feed.reader, files=storage.files, source=layout, views=(), stage=False,
+        on_bad=feed.definition.on_bad, patient=False,
+    )  # fmt: skip
     tasks = [pickle.dumps(task) for task in feed.tasks(ranges, spark.sparkContext.defaultParallelism)]
     if not tasks:
         return spark.createDataFrame(layout.row_schema.empty_table(), schema=schema)

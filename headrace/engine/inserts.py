@@ -15,7 +15,7 @@ from sqlglot import exp
 from headrace.catalog import ROW_ID, TABLE, Column, Relation
 from headrace.engine.access import choose, conditions
 from headrace.engine.changes import NEW_ROW, OLD_ROW, InsertFrame, InsertRows, UpdateFrame
-from headrace.engine.plans import index_paths, query_frame
+from headrace.engine.plans import index_paths, query_frame, source_scans
 from headrace.engine.reads import read_part
 from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors
@@ -260,10 +260,12 @@ def _with_computed(
 
 def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, use_indexes: bool = True) -> InsertFrame:
     targets = target_columns(relation, statement.columns)
+    committed = engine.committed
+    scans = source_scans(engine, committed, bind_query(statement.query, committed.catalog, functions=engine.functions))
 
     def build(state: Manifest) -> DataFrame:
         bound = bind_query(statement.query, state.catalog, functions=engine.functions)
-        frame, types = query_frame(engine, state, bound, use_indexes=use_indexes)
+        frame, types = query_frame(engine, state, bound, use_indexes=use_indexes, given=scans)
         if len(types) > len(targets):
             raise SqlSyntaxError("INSERT has more expressions than target columns")
         if len(types) < len(targets) and statement.columns:
@@ -286,7 +288,7 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, u
             exprs.append(f"{_required(relation, column, sql)} AS {quote_spark(column.name)}")
         return numbered.selectExpr(*exprs).selectExpr(*_with_generated(relation, columns))
 
-    build(engine.committed)  # what is wrong with the query is said before it waits for an epoch
+    build(committed)  # what is wrong with the query is said before it waits for an epoch
     return InsertFrame(build=build, returning=bool(statement.returning))
 
 

@@ -14,7 +14,7 @@ from headrace.backfill.positions import Positions, partitions
 from headrace.backfill.schemas import Schemas
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
 from headrace.config import PARAMETERS
-from headrace.engine.feeds import views_being_filled
+from headrace.engine.feeds import events_for, views_being_filled, with_view
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
 from headrace.errors import (
@@ -154,8 +154,10 @@ class Jobs:
     def pause(self, id: int, *, paused: bool) -> None:
         if self._follows(id):
             return self._engine.source_jobs.pause(id, paused=paused)
+        for each in events_for(self._engine.committed, id):
+            self._engine.view_jobs.pause(each, paused=paused)
         if self._engine.view_jobs.has(self._engine.committed, id):
-            return self._engine.view_jobs.pause(id, paused=paused)
+            return None
 
         def change(state: Manifest, job: Job, epoch: int) -> Manifest:
             if paused or job.error is None:
@@ -176,13 +178,12 @@ class Jobs:
             for id in filling:
                 self._engine.source_jobs.set_rate_limit(id, statement.limit)
             return None
-        on_source = [id for id, view in views_being_filled(state).items() if relation.id in (id, *view.inputs)]
-        if on_source:
-            for id in on_source:
-                self._engine.view_jobs.set_rate_limit(id, statement.limit)
-            return None
+        on_source = [id for id, view in views_being_filled(state).items() if relation.id in view.inputs]
+        for id in (limited := [*on_source, *events_for(state, relation.id)]):
+            self._engine.view_jobs.set_rate_limit(id, statement.limit)
         if str(relation.id) not in state.positions:
-            return f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
+            told = f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
+            return None if limited else told
         self._change(
             relation.id, lambda state, job, _: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER"
         )
@@ -208,6 +209,8 @@ class Jobs:
             state = dataclasses.replace(state, catalog=catalog)
             if job is not None:
                 state = with_job(state, job.replace(parallelism=actual))
+            for id, events in events_for(state, relation.id).items():
+                state = with_view(state, id, dataclasses.replace(events, parallelism=actual))
             for id, following in tables_of(state, copies=True).items():
                 if relation.id in (id, following.copy_of):
                     state = with_following(state, id, dataclasses.replace(following, parallelism=actual))
@@ -300,6 +303,8 @@ class Jobs:
         rate = self._engine.backfills.rate(job.id)
         together = jobs_for(state, job.id)
         rows_read, rows_total = sum(each.rows_read for each in together), sum(each.rows_total for each in together)
+        for events in events_for(state, job.id).values():
+            rows_read, rows_total = rows_read + events.read, rows_total + events.total
         left = max(0, rows_total - rows_read)
         described = job.state(committed_epoch=state.epoch)
         inputs = {each.name: job.input_state(id, committed_epoch=state.epoch) for id, each in job.inputs.items()}
@@ -337,7 +342,7 @@ class Jobs:
 def jobs_for(state: Manifest, id: int) -> list[Job]:
     """The job, and those of the internal tables that its view waits for."""
     jobs, relations = jobs_of(state), state.catalog.relations
-    found, waiting = [jobs[id]], [id]
+    found, waiting = [jobs[id]] if id in jobs else [], [id]
     while waiting:
         below = [relations[each] for each in relations[waiting.pop()].depends_on if each in relations]
         for each in below:

@@ -40,7 +40,7 @@ def query_frame(
     *,
     use_indexes: bool = False,
     notes: list[str] | None = None,
-    given: Mapping[int, pa.Table] | None = None,
+    given: Mapping[int, pa.Table | DataFrame] | None = None,
     may_be_cancelled: bool = False,
 ) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text.
@@ -78,9 +78,21 @@ def _from_somewhere(sql: str, expression: exp.Expression) -> str:
     return f"{sql} FROM VALUES (0)" if listed and not re.search(r"\b(?:FROM|LATERAL)\b", sql, re.IGNORECASE) else sql
 
 
-def _given_or_stored(engine: Engine, state: Manifest, id: int, given: Mapping[int, pa.Table]) -> DataFrame:
+def source_scans(engine: Engine, state: Manifest, bound: BoundQuery) -> dict[int, DataFrame]:
+    """What there is now of the sources that a query reads: for statements that write, because an epoch cannot ask."""
+    relations = [state.catalog.relations[id] for id in bound.relations]
+    return {
+        each.id: engine.event_sources.frame(each, demands(bound.expression, each))
+        for each in relations
+        if each.kind == SOURCE
+    }
+
+
+def _given_or_stored(engine: Engine, state: Manifest, id: int, given: Mapping[int, pa.Table | DataFrame]) -> DataFrame:
     if id not in given:
         return engine.frame(state, id)
+    if isinstance(given[id], DataFrame):
+        return given[id]
     columns = state.catalog.relations[id].columns
     schema = ", ".join(f"{quote_spark(column.name)} {column.type.spark}" for column in columns)
     return engine.spark.createDataFrame(given[id], schema=schema)

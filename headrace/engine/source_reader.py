@@ -8,46 +8,39 @@ memory only: after a crash it is read again.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.backfill.pacing import Adaptive, RateLimit
 from headrace.catalog import Relation
 from headrace.engine.changes import InsertRows
 from headrace.engine.coordinator import Write
 from headrace.engine.deltas import TableDelta
 from headrace.engine.feeds import (
     StreamState,
-    ViewState,
-    stand_alone,
+    stood_on,
     stream_state,
-    view_state,
     views_being_filled,
     views_on,
     with_stream,
-    with_view,
-    without_view,
 )
-from headrace.engine.filling import jobs_of, new_runs, with_chunks_joined
+from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.histories import Histories, RetentionGap
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
 from headrace.engine.turns import Turns
-from headrace.errors import DataError, EngineClosed, HeadraceError, SparkJobCancelled
+from headrace.errors import DataError, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.sources.connector import BadRecord, Feed
 from headrace.sources.handover import Extent, Gap, OutOfPlace, Range, Stream
 from headrace.state.manifest import Manifest
-from headrace.state.runs import RunFile
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -57,50 +50,26 @@ log = logging.getLogger("headrace")
 STREAM_ROWS = 200_000
 """Offsets that the stream takes in an epoch at most"""
 
-CHUNK_ROWS = 1_000_000
-"""Offsets that a chunk of a history has at most"""
-
 POLL_SECONDS = 0.1
 """How often an idle source is asked for more"""
 
-CHUNKS = 4
-"""Histories that are read at the same time, of all views of a source"""
 
-ATTEMPTS = 3
+@dataclass(frozen=True, kw_only=True)
+class TheRead:
+    """For whom a range of the stream was read, by their ids."""
 
-
-class RetentionGap(DataError):
-    """Events were removed before they were read, and the source says that this is an error."""
-
-
-@dataclass(kw_only=True, eq=False)
-class Filling:
-    """A view's history on its way; what is durable of it is in the manifest."""
-
-    policy: Adaptive
-    limit: RateLimit
-    rate_limit: int | None
-    reading: Future[tuple[list[RunFile], Report]] | None = None
-    ranges: tuple[Range, ...] = ()
-    launched_at: float = 0.0
-    failures: int = 0
-    retry_at: float = 0.0
-    recent: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def rate(self) -> float | None:
-        if len(self.recent) < 2:
-            return None
-        span = self.recent[-1][0] - self.recent[0][0]
-        return sum(rows for _, rows in self.recent[1:]) / span if span > 0 else None
+    views: frozenset[int]
+    fused: frozenset[int]
+    """Those for which the tasks wrote; of the others, the events are staged"""
+    whole: frozenset[int]
+    """Those that others stand on, so what was written for them has all columns"""
 
 
 class SourceReader:
     def __init__(self, engine: Engine, source: Relation, feed: Feed):
-        self._engine, self._id, self.name, self.feed = engine, source.id, source.name, feed
+        self.engine, self._id, self.name, self.feed = engine, source.id, source.name, feed
         self._ingestion = Ingestion(engine.spark, engine.storage, vectorized=lambda: engine.parameter("vectorized"))
-        self._pool = ThreadPoolExecutor(max_workers=CHUNKS, thread_name_prefix="headrace-history")
-        self._fillings: dict[int, Filling] = {}
+        self._histories = Histories(self, source.id, feed, self._ingestion)
         self._catalog: Any = None
         self.lag_rows: int | None = None
         self._took: list[tuple[float, int]] = []
@@ -120,7 +89,7 @@ class SourceReader:
 
     def stop(self) -> None:
         self._turns.stop()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._histories.stop()
         with self._asking:
             self.feed.close()
 
@@ -152,43 +121,43 @@ class SourceReader:
         return sum(rows for _, rows in recent) / 10 if recent else 0.0
 
     def rate(self, view_id: int) -> float | None:
-        filling = self._fillings.get(view_id)
-        return None if filling is None else filling.rate
+        return self._histories.rate(view_id)
 
     def in_flight(self, view_id: int) -> int:
-        filling = self._fillings.get(view_id)
-        return 0 if filling is None or filling.reading is None else sum(each.size for each in filling.ranges)
+        return self._histories.in_flight(view_id)
 
     # --- the thread --------------------------------------------------------------------------------------------
 
     def _turn(self) -> bool:
         """Whatever can be done now; whether there may be more."""
-        state = self._engine.committed
+        state = self.engine.committed
         source, known = state.catalog.relations.get(self._id), stream_state(state, self._id)
         if source is None or known is None:
             raise EngineClosed("the source was dropped")
         self.name = source.name
         if known.stream is None:
-            self._fillings.clear()
+            self._histories.clear()
             return False
         views = views_on(state, self._id)
         if not views:
-            self._mutate(_nobody_reads(self._id))
+            self.mutate(_nobody_reads(self._id))
             return False
-        landed = self._land()
+        landed = self._histories.land()
         with self._asking:
             extents = self.feed.extents()
         known = self._meet(known, extents)
         took = self._take(state, source, known, views, extents)
-        self._launch(extents)
+        engine = self.engine
+        interval = engine.parameter("barrier_interval") / 1000
+        self._histories.launch(engine.committed, extents, paused=engine.parameter("paused"), interval=interval)
         return took or landed
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
         with self._asking:
             self.feed.confirm()
 
-    def _mutate(self, apply: Callable[[Manifest, int], tuple[Manifest, Any]]) -> Any:
-        return self._engine.coordinator.mutate(apply, f"reading {self.name}")
+    def mutate(self, apply: Callable[[Manifest, int], tuple[Manifest, Any]]) -> Any:
+        return self.engine.coordinator.mutate(apply, f"reading {self.name}")
 
     # --- the stream --------------------------------------------------------------------------------------------
 
@@ -199,7 +168,7 @@ class SourceReader:
         moved, gaps = met.skip(extents)
         if moved == known.stream:
             return known
-        self._tell(gaps, known)
+        self.tell(gaps, known)
         new = {split: met.next[split] for split in met.next if split not in known.starts}
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, StreamState]:
@@ -208,9 +177,9 @@ class SourceReader:
             now = dataclasses.replace(now, stream=moved, starts={**now.starts, **new}, lost=lost)
             return with_stream(state, self._id, now), now
 
-        return self._mutate(apply)
+        return self.mutate(apply)
 
-    def _tell(self, gaps: Sequence[Gap], known: StreamState) -> None:
+    def tell(self, gaps: Sequence[Gap], known: StreamState) -> None:
         for gap in gaps:
             if known.definition.gaps_are_errors:
                 raise RetentionGap(
@@ -235,24 +204,31 @@ class SourceReader:
         if not ranges:
             return False
         began = time.monotonic()
-        use_pool(self._engine.spark, "epochs")
-        fused = self._ingestion.fused(state.catalog, source, views) if stand_alone(state.catalog, list(views)) else None
-        report, folder = self._ingestion.read(self.feed, source, ranges, fused or (), patient=False)
+        use_pool(self.engine.spark, "epochs")
+        fused = self._ingestion.fused(state.catalog, source, views)
+        read = TheRead(
+            views=frozenset(view.id for view in views),
+            fused=frozenset(view.layout.relation_id for view in fused),
+            whole=frozenset(stood_on(state.catalog, views)),
+        )
+        report, folder = self._ingestion.read(
+            self.feed, source, ranges, fused, stage=read.fused != read.views, whole=read.whole, patient=False
+        )
         if report.spark_must_judge is not None:
             self._ingestion.judged_by_spark(report.spark_must_judge)
+            self.engine.storage.delete([folder])
             return True
         try:
-            self._confirm()
-            ids = {view.id for view in views} if fused is not None else None
-            moved = self._mutate(self._taking(source, known.stream, ranges, report, ids))
+            self.confirm()
+            moved = self.mutate(self._taking(source, known.stream, ranges, report, read))
         except OutOfPlace:
             return True  # another view has come meanwhile: what was read is read again, for it, too
         except DataError as error:
-            if not self._give_up(getattr(error, "view_id", None), error):
+            if not self._histories.give_up(getattr(error, "view_id", None), error):
                 raise
             return True
         finally:
-            self._engine.storage.delete([folder])
+            self.engine.storage.delete([folder])
         self._took = [*self._took[-99:], (time.monotonic(), report.rows)]
         self.rows_taken += report.rows
         self.seconds_taking += time.monotonic() - began
@@ -261,52 +237,58 @@ class SourceReader:
         return True
 
     def _taking(
-        self, source: Relation, before: Stream, ranges: Sequence[Range], report: Report, fused: set[int] | None
+        self, source: Relation, before: Stream, ranges: Sequence[Range], report: Report, read: TheRead
     ) -> Callable[[Manifest, int], tuple[Manifest, Stream]]:
-        """``fused``: the views whose rows have been written by those who read them; None: all are to be evaluated."""
-
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Stream]:
             _present(state, self._id, before)
             epoch = max(epoch, state.epoch)
-            if fused is not None:
-                here = views_on(state, self._id)
-                if not fused.issuperset(view.id for view in here) or not stand_alone(state.catalog, here):
-                    raise OutOfPlace("there are views now for which it was not read")
-                runs = dict(state.runs)
-                for view in here:
-                    runs[view.id] = new_runs(runs.get(view.id, ()), report.files.get(view.id, []), epoch)
-                state = dataclasses.replace(state, runs=runs)
-            elif report.staged:
-                state = self._evaluated(state, source, report.staged, epoch)
+            here = views_on(state, self._id)
+            bases = stood_on(state.catalog, here)
+            if not read.views.issuperset(view.id for view in here) or not read.whole >= bases & read.fused:
+                raise OutOfPlace("there are views now for which it was not read")
+            runs, deltas = dict(state.runs), []
+            for view in here:
+                if files := report.files.get(view.id):
+                    runs[view.id] = new_runs(runs.get(view.id, ()), files, epoch)
+                    # What stands on one that is being filled waits for all of it.
+                    if view.id in bases and not view.creating:
+                        deltas.append(TableDelta(relation=view, files=tuple(files)))
+            state = dataclasses.replace(state, runs=runs)
+            if report.staged:
+                deltas.append(TableDelta(relation=source, files=tuple(report.staged)))
+            if deltas:
+                state = self._evaluated(state, deltas, read.fused, epoch)
             after = before.took(*ranges)
-            state = self._recorded(state, report, epoch)
+            state = self.recorded(state, report, epoch)
             now = dataclasses.replace(_present(state, self._id, before), stream=after)
             failpoint("before_stream")
             return dataclasses.replace(with_stream(state, self._id, now), epoch=epoch), after
 
         return apply
 
-    def _evaluated(self, state: Manifest, source: Relation, staged: Sequence[RunFile], epoch: int) -> Manifest:
-        """What staged events are to all relations above the source, by Spark."""
-        evaluator = self._engine.evaluator
-        use_pool(self._engine.spark, "epochs")
+    def _evaluated(self, state: Manifest, deltas: Sequence[TableDelta], fused: frozenset[int], epoch: int) -> Manifest:
+        """What staged events, and rows of views that tasks have written, are to all relations above, by Spark."""
+        evaluator = self.engine.evaluator
+        use_pool(self.engine.spark, "epochs")
         given_up = [id for id, each in views_being_filled(state).items() if each.error is not None]
         catalog = state.catalog
         for id in given_up:
             catalog, _ = catalog.drop(catalog.relations[id], cascade=True)
-        delta = TableDelta(relation=source, files=tuple(staged))
-        written = evaluator.deriver.write(catalog, [delta], epoch=epoch, jobs=jobs_of(state))
+        for id in fused & set(catalog.relations):  # they have got what the source brings
+            catalog = catalog.update(catalog.relations[id].replace(depends_on=(), reads=()))
+        given = {delta.relation.id for delta in deltas}
+        written = evaluator.deriver.write(catalog, deltas, epoch=epoch, jobs=jobs_of(state))
         runs = dict(state.runs)
         for relation_id, files in written.files.items():
-            if relation_id != source.id:
+            if relation_id not in given:
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, epoch)
         state = evaluator.keyed.advance(
             dataclasses.replace(state, runs=runs), written, epoch, evaluator.deriver, missed={}
         )
-        self._engine.backfills.record(state, written, epoch)
+        self.engine.backfills.record(state, written, epoch)
         return state
 
-    def _recorded(self, state: Manifest, report: Report, epoch: int) -> Manifest:
+    def recorded(self, state: Manifest, report: Report, epoch: int) -> Manifest:
         """With what could not be read counted, and, if somebody wants to see it, kept."""
         now = stream_state(state, self._id)
         assert now is not None
@@ -314,157 +296,9 @@ class SourceReader:
             return state
         if report.bad and now.dead_letters in state.catalog.relations:
             write = Write(table_id=now.dead_letters, change=InsertRows(rows=dead_letters(report.bad)))
-            state, _ = self._engine.evaluator(state, [write], epoch)
+            state, _ = self.engine.evaluator(state, [write], epoch)
         now = dataclasses.replace(now, skipped=now.skipped + report.bad_count, lost=now.lost + report.lost)
         return dataclasses.replace(with_stream(state, self._id, now), epoch=epoch)
-
-    # --- histories ---------------------------------------------------------------------------------------------
-
-    def _launch(self, extents: Mapping[int, Extent]) -> None:
-        state = self._engine.committed
-        filling = {id: each for id, each in views_being_filled(state).items() if self._id in each.inputs}
-        for id in [id for id in self._fillings if id not in filling]:
-            del self._fillings[id]
-        if self._engine.parameter("paused"):
-            return
-        for id, view in filling.items():
-            if view.error is not None or view.on_hold or view.inputs[self._id].done:
-                continue
-            self._launch_view(state, id, view, extents)
-
-    def _launch_view(self, state: Manifest, id: int, view: ViewState, extents: Mapping[int, Extent]) -> None:
-        now = time.monotonic()
-        filling = self._filling(id, view)
-        if filling.reading is not None or now < filling.retry_at:
-            return
-        handover, gaps = view.inputs[self._id].skip(extents)
-        if gaps:
-            self._lose(id, view, gaps)
-            return
-        budget = min(CHUNK_ROWS, filling.policy.budget(), filling.limit.allowance(now))
-        if budget <= 0:
-            return
-        ranges = tuple(self.feed.portion(handover.open_ranges(), budget))
-        filling.limit.take(self.feed.rows(ranges), now)
-        filling.ranges, filling.launched_at = ranges, now
-        filling.recent = filling.recent or [(now, 0)]
-        relation, source = state.catalog.relations[id], state.catalog.relations[self._id]
-        filling.reading = self._pool.submit(self._read_history, state, source, relation, ranges)
-        filling.reading.add_done_callback(lambda _: self._turns.news.set())
-
-    def _filling(self, id: int, view: ViewState) -> Filling:
-        filling = self._fillings.get(id)
-        if filling is None or filling.rate_limit != view.rate_limit:
-            interval = self._engine.parameter("barrier_interval") / 1000
-            limit = RateLimit(view.rate_limit, now=time.monotonic(), portion=interval)
-            fresh = Filling(policy=Adaptive(barrier_interval=interval), limit=limit, rate_limit=view.rate_limit)
-            if filling is not None:
-                fresh.reading, fresh.ranges, fresh.launched_at = filling.reading, filling.ranges, filling.launched_at
-            self._fillings[id] = filling = fresh
-        return filling
-
-    def _read_history(
-        self, state: Manifest, source: Relation, view: Relation, ranges: Sequence[Range]
-    ) -> tuple[list[RunFile], Report]:
-        use_pool(self._engine.spark, "backfill")
-        fused = self._ingestion.fused(state.catalog, source, [view])
-        report, folder = self._ingestion.read(self.feed, source, ranges, fused or (), patient=True)
-        try:
-            if fused is not None and report.spark_must_judge is not None:
-                self._ingestion.judged_by_spark(view.id)
-                return self._read_history(state, source, view, ranges)
-            if fused is not None:
-                return report.files.get(view.id, []), report
-            return self._ingestion.evaluate(state.catalog, source, view, report.staged), report
-        finally:
-            self._engine.storage.delete([folder])
-
-    def _land(self) -> bool:
-        landed = False
-        for id, filling in list(self._fillings.items()):
-            if filling.reading is None or not filling.reading.done():
-                continue
-            reading, filling.reading = filling.reading, None
-            try:
-                files, report = reading.result()
-                self._confirm()
-            except Exception as error:
-                self._not_read(id, filling, error)
-                continue
-            seconds = time.monotonic() - filling.launched_at
-            began = time.monotonic()
-            with contextlib.suppress(OutOfPlace):  # then it is read again
-                self._mutate(self._landing(id, filling.ranges, files, report))
-                failpoint("after_history")
-                landed = True
-                size = self.feed.rows(filling.ranges)
-                filling.policy.landed(size, seconds, time.monotonic() - began)
-                filling.failures = 0
-                filling.recent = [*filling.recent[-49:], (time.monotonic(), size)]
-        return landed
-
-    def _landing(
-        self, id: int, ranges: Sequence[Range], files: Sequence[RunFile], report: Report
-    ) -> Callable[[Manifest, int], tuple[Manifest, None]]:
-        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            view = view_state(state, id)
-            if view is None or view.error is not None or self._id not in view.inputs:
-                raise OutOfPlace("the view is not filled any more")
-            after = view.inputs[self._id].landed(*ranges)
-            state = self._recorded(state, report, max(epoch, state.epoch))
-            if files:
-                # No key of it was in the view before, and none is in another chunk.
-                runs = new_runs(state.runs.get(id, ()), files, view.created_epoch, base=True)
-                state = dataclasses.replace(state, runs=state.runs | {id: runs})
-            return with_progress(state, id, {**view.inputs, self._id: after}), None
-
-        return apply
-
-    def _not_read(self, id: int, filling: Filling, error: Exception) -> None:
-        if self._turns.stopping or isinstance(error, SparkJobCancelled):
-            return
-        filling.failures += 1
-        filling.retry_at = time.monotonic() + 0.2 * 2**filling.failures
-        if not isinstance(error, HeadraceError):
-            log.error('source "%s": unexpected error while a history is read', self.name, exc_info=error)
-            error = HeadraceError(f"{type(error).__name__}: {error}")
-        if isinstance(error, DataError) or (filling.failures >= ATTEMPTS and not error.retryable):
-            self._give_up(id, error)
-        elif filling.failures == 1:
-            log.warning('source "%s": reading a history failed, and is tried again: %s', self.name, error.message)
-
-    def _give_up(self, id: int | None, error: HeadraceError) -> bool:
-        """A view that is only being made must not stand in the way of the others; False: it is not one of those."""
-        if id is None or view_state(self._engine.committed, id) is None:
-            return False
-
-        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            return failed_view(state, id, error.message), None
-
-        self._mutate(apply)
-        return True
-
-    def _lose(self, id: int, view: ViewState, gaps: Sequence[Gap]) -> None:
-        """History that was removed before the view had read it."""
-        known = stream_state(self._engine.committed, self._id)
-        assert known is not None
-        try:
-            self._tell(gaps, known)
-        except RetentionGap as error:
-            self._give_up(id, error)
-            return
-        before = view.inputs[self._id]
-
-        def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
-            now, of = view_state(state, id), stream_state(state, self._id)
-            if now is None or of is None or now.inputs.get(self._id) != before:
-                return state, None
-            extents = {gap.split: Extent(gap.end, gap.end) for gap in gaps}
-            after, _ = before.skip(extents)
-            state = with_stream(state, self._id, dataclasses.replace(of, lost=of.lost + sum(gap.size for gap in gaps)))
-            return with_progress(state, id, {**now.inputs, self._id: after}), None
-
-        self._mutate(apply)
 
 
 def dead_letters(bad: Sequence[BadRecord]) -> pa.Table:
@@ -503,24 +337,3 @@ def _nobody_reads(id: int) -> Callable[[Manifest, int], tuple[Manifest, None]]:
         return with_stream(state, id, dataclasses.replace(now, stream=None)), None
 
     return apply
-
-
-def with_progress(state: Manifest, id: int, inputs: Mapping[int, Any]) -> Manifest:
-    """With what a view has read; complete, if that is all."""
-    view = view_state(state, id)
-    assert view is not None
-    view = dataclasses.replace(view, inputs=inputs)
-    if not view.done:
-        return with_view(state, id, view)
-    relation = state.catalog.relations[id].replace(creating=False)
-    state = dataclasses.replace(with_chunks_joined(state, id), catalog=state.catalog.update(relation))
-    return without_view(state, id)
-
-
-def failed_view(state: Manifest, id: int, reason: str) -> Manifest:
-    """The view empty: what it lacks from now on could not be told from what it has."""
-    view = view_state(state, id)
-    if view is None:
-        return state
-    runs = {key: each for key, each in state.runs.items() if key != id}
-    return with_view(dataclasses.replace(state, runs=runs), id, dataclasses.replace(view, error=reason))

@@ -7,15 +7,13 @@ there before each chunk.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.feeds import ViewState, stream_state, view_state, views_being_filled, with_stream, with_view
+from headrace.engine.feeds import ViewState, restarted_view, view_state, views_being_filled, with_view
 from headrace.engine.waiting import Outcome, Waiting
 from headrace.errors import EngineClosed, JobCancelled, JobFailed, UndefinedJob
-from headrace.sources.handover import Handover, Stream
 from headrace.state.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ class ViewJobs:
         def change(state: Manifest, view: ViewState, epoch: int) -> Manifest:
             if paused or view.error is None:
                 return with_view(state, id, dataclasses.replace(view, paused=paused))
-            return _restarted(state, id, view, epoch)
+            return restarted_view(state, id, view, epoch)
 
         self._change(id, change, "PAUSE" if paused else "RESUME")
 
@@ -131,19 +129,3 @@ def _outcome(state: Manifest, id: int) -> Outcome:
     if view is not None and view.error is not None:
         return JobFailed(view.error, hint=f"RESUME JOB {id} starts it again, CANCEL JOB {id} removes it")
     return True if view is None else None
-
-
-def _restarted(state: Manifest, id: int, view: ViewState, epoch: int) -> Manifest:
-    """It failed, and is empty: it begins anew, where the streams are now."""
-    inputs = {}
-    for source_id, before in view.inputs.items():
-        known = stream_state(state, source_id)
-        assert known is not None
-        # Nobody may have read the source since: then its stream goes on from where this view's history ended.
-        stream = known.stream or Stream(next={split: stage.until for split, stage in before.stages.items()})
-        state = with_stream(state, source_id, dataclasses.replace(known, stream=stream))
-        inputs[source_id] = Handover.begin(known.starts, stream)
-    begun = dataclasses.replace(
-        view, inputs=inputs, error=None, paused=False, created_epoch=epoch, started_at=time.time()
-    )
-    return with_view(state, id, begun)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import Job
 from headrace.catalog import MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.engine.feeds import Extents, events_for, restarted_view, sources_of
 from headrace.engine.filling import restarted, with_job
 from headrace.engine.jobs import jobs_for, new_job
 from headrace.engine.plans import describe_view, refuse_unfinished
@@ -52,8 +53,11 @@ def new_view(
     try:
         bound, key, columns = describe_view(statement.query, catalog, names, engine.functions)
     except Unsupported:
-        if bound.as_of is not None or any(catalog.relations[id].kind == SOURCE for id in bound.relations):
+        if bound.as_of is not None:
             raise
+        return _cut_view(statement, bound, catalog, names, epoch)
+    if len({catalog.relations[id].kind == SOURCE for id in bound.relations}) > 1:
+        # Sources and stored relations are filled in two ways: what comes of the sources is stored first.
         return _cut_view(statement, bound, catalog, names, epoch)
     relation = Relation(
         id=catalog.next_id,
@@ -118,9 +122,15 @@ def _refuse_recomputing(relations: tuple[Relation, ...]) -> None:
 
 
 def add_view(
-    engine: Engine, view: NewView, state: Manifest, options: dict[str, Any], epoch: int
+    engine: Engine,
+    view: NewView,
+    state: Manifest,
+    options: dict[str, Any],
+    epoch: int,
+    extents: Extents | None = None,
 ) -> tuple[Manifest, Relation | None]:
     """The state with the view, and with a job for each of its relations that has something to be filled with.
+    ``extents``: what there is now of the sources that it reads.
 
     Answers the view, if it is one of them.
     """
@@ -128,6 +138,9 @@ def add_view(
         raise refuse("backfill_order, for a view with joins or aggregates,")
     parallelism = options["streaming_parallelism"] or 0
     for each in (*view.made, view.relation):
+        if sources_of(state.catalog, each):
+            state = engine.event_sources.attach(state, each, extents or {}, options, epoch)
+            continue
         each = each.replace(parallelism=parallelism)
         inputs = [state.catalog.relations[id] for id in state.catalog.inputs_of(each)]
         rows = {id: sum(run.rows for run in runs) for id, runs in state.runs.items()}
@@ -145,6 +158,9 @@ def add_view(
     for job in jobs_for(state, relation.id):
         if job.error is not None:  # an internal table that it shares, which failed for another view
             state = restarted(state, job.replace(error=None, created_epoch=epoch))
+    for id, events in events_for(state, relation.id).items():
+        if events.error is not None:
+            state = restarted_view(state, id, events, epoch)
     return state, relation
 
 

@@ -26,6 +26,7 @@ from headrace.engine.changes import (
     InsertRows,
     Outcome,
     ReplaceFrame,
+    StagedChanges,
     UpdateFrame,
     WrittenRows,
 )
@@ -158,6 +159,10 @@ class _Table:
         if isinstance(first, WrittenRows):
             delta = TableDelta(relation=self._relation, files=first.files, base=True)
             return delta, [Outcome(count=sum(file.rows for file in first.files))]
+        if isinstance(first, StagedChanges):
+            return self._written(
+                *self._owner._bulk.apply(self._layout, first.files, epoch=self._epoch, old_runs=self._runs)
+            )
         if isinstance(first, ReplaceFrame):
             return self._replace(first)
         return self._update(first)

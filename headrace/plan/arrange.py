@@ -131,6 +131,10 @@ class Arrangements:
         bound = bind_query(parse_query(print_sql(query)), self.catalog)
         return self._add(self.linear(bound, None, key), "arrangement")
 
+    def events(self, query: exp.Query) -> Relation:
+        """The internal table that holds a linear query over a source of events, by the source's own key."""
+        return self._add(self.linear(bind_query(parse_query(print_sql(query)), self.catalog), None), "events")
+
     def check_linear(self, query: exp.Query) -> None:
         """A query may be linear and yet have no stream key: UNION ALL of a relation with one row and one with many."""
         try:

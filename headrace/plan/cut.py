@@ -24,6 +24,7 @@ from headrace.catalog import INTERNAL_PREFIX, Catalog
 from headrace.errors import DuplicateColumn
 from headrace.plan.arrange import Arrangements
 from headrace.plan.build import cast_to, refuse, refuse_what_changes
+from headrace.plan.events import with_events_stored
 from headrace.plan.joins import Joins
 from headrace.plan.pieces import (
     HIDDEN,
@@ -65,7 +66,7 @@ def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) ->
     _check_names(names)
     refuse_what_changes(bound.expression)
     cutter = _Cutter(Arrangements(catalog, name))
-    query = _without_ctes(bound.expression.copy())
+    query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
     try:
         return renamed(cutter.piece(query), names), cutter.arrangements
     except NotCut:

@@ -15,19 +15,39 @@ counts, and all events of a key are in one partition, so their order is that of 
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from headrace.sources.decoding import NotThis, json_value, text_value
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.sources.decoding import arrow_fields, checked, decode, json_table
 from headrace.sources.definition import Definition
+from headrace.sources.values import NotThis, json_value, text_value
 from headrace.types import SqlType
 
 DELETED = "_hr_deleted"
 """The column that says that a row is gone: it has its key, and nothing else"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Changes, in the order in which they came."""
+
+    columns: dict[str, pa.Array]
+    gone: np.ndarray
+    said: np.ndarray
+    """Which events these are: others say nothing"""
+
+
+def _nulls(column: pa.Array) -> np.ndarray:
+    return column.is_null().to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +58,60 @@ class Changes:
     @cached_property
     def _kinds(self) -> dict[str, SqlType]:
         return dict(self.definition.columns)
+
+    def block(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Block | None:
+        """Many at once, by Arrow; None if there is one that has to be looked at by itself."""
+        try:
+            found = self._envelopes(values) if self.definition.format == "debezium" else self._upserts(keys, values)
+        except pa.ArrowException:
+            return None
+        return None if found is None or any(found.columns[name].null_count for name in self.key) else found
+
+    def _upserts(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Block | None:
+        gone = np.array([value is None for value in values])
+        kept = [value for value in values if value is not None]
+        columns, faults = decode(dataclasses.replace(self.definition, format="plain"), kept) if kept else ({}, [])
+        if faults:
+            return None
+        try:
+            deleted = [self.of(key, None) for key, is_gone in zip(keys, gone, strict=True) if is_gone]
+        except NotThis:
+            return None
+        # First all that stay, then all that go; and back into the order in which they came.
+        order = pa.array(np.argsort(np.argsort(gone, kind="stable"), kind="stable"))
+        for at, (name, kind) in enumerate(self.definition.columns):
+            of_deleted = pa.array([row[at] for row, _ in filter(None, deleted)], kind.arrow)
+            columns[name] = pa.concat_arrays([*([columns[name]] if kept else []), of_deleted]).take(order)
+        return Block(columns=columns, gone=gone, said=np.arange(len(values)))
+
+    def _envelopes(self, values: Sequence[bytes | None]) -> Block | None:
+        if (fields := arrow_fields(self.definition.columns)) is None:
+            return None
+        said = np.array([at for at, value in enumerate(values) if value is not None], dtype=np.int64)
+        row, key = pa.struct(fields), pa.struct([each for each in fields if each.name in self.key])
+        envelope = [pa.field("op", pa.string()), pa.field("before", key), pa.field("after", row)]
+        table = json_table([pa.field("payload", pa.struct(envelope)), *envelope], [values[at] for at in said])
+        if table is None:
+            return None
+        payload = table["payload"].combine_chunks()
+        if payload.null_count == 0:
+            parts = dict(zip(("op", "before", "after"), payload.flatten(), strict=True))
+        elif payload.null_count == len(payload):
+            parts = {name: table[name].combine_chunks() for name in ("op", "before", "after")}
+        else:
+            return None
+        operations = parts["op"].to_pylist()
+        gone = np.array([each == "d" for each in operations])
+        lacks = np.where(gone, _nulls(parts["before"]), _nulls(parts["after"]))
+        if not set(operations) <= {"c", "r", "u", "d"} or lacks.any():
+            return None
+        after = dict(zip((each.name for each in fields), parts["after"].flatten(), strict=True))
+        before = dict(zip((each.name for each in key), parts["before"].flatten(), strict=True))
+        columns = {}
+        for name, kind in self.definition.columns:
+            of_deleted = checked(before[name], kind) if name in before else pa.nulls(len(said), kind.arrow)
+            columns[name] = pc.if_else(pa.array(gone), of_deleted, checked(after[name], kind))
+        return Block(columns=columns, gone=gone, said=said)
 
     def of(self, key: bytes | None, value: bytes | None) -> tuple[list[Any], bool] | None:
         """The row's values, and whether it is gone; None: the event says nothing."""

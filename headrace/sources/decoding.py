@@ -1,8 +1,8 @@
-"""The content of events to columns: ENCODE JSON, CSV, BYTES.
+"""The content of events to columns: ENCODE JSON, CSV, BYTES, AVRO.
 
 A block of events is decoded by Arrow at once. If Arrow finds anything in it that it does not understand, the block is
 decoded again one event at a time, which finds the one at fault, knows more spellings of values, and has the last word.
-So a bad event costs its block some time, and nothing else.
+So a bad event costs its block some time, and nothing else. Avro's are always decoded one at a time.
 
 A field that an event lacks is NULL, one that no column has is ignored, and a value that its column cannot hold makes
 the event a bad one.
@@ -10,16 +10,13 @@ the event a bad one.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from headrace.errors import HeadraceError, InvalidDefinition
+from headrace.errors import InvalidDefinition
+from headrace.sources import avro
 from headrace.sources.definition import Definition
-from headrace.sql.literals import NOT_CONSTANT, from_text
+from headrace.sources.values import NotThis, field_value, text_value
 from headrace.types import INTEGERS, SqlType
 
 Values = Sequence[bytes | None]
@@ -37,11 +35,6 @@ Columns = dict[str, pa.Array]
 
 _AS_THEY_ARE = (*INTEGERS, "boolean", "real", "double precision", "varchar")
 _FROM_TEXT = ("date", "timestamp", "timestamptz")
-_RANGES = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
-
-
-class NotThis(Exception):
-    """An event is not what its source says; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ def check(definition: Definition, encodings: Sequence[str]) -> None:
         raise InvalidDefinition(
             f"FORMAT {definition.format.upper()} describes changes of rows, and a source has none", hint="use PLAIN"
         )
-    known = {"csv": {"delimiter", "without_header"}}.get(definition.encode, set())
+    known = {"csv": {"delimiter", "without_header"}, "avro": {"schema"}}.get(definition.encode, set())
     for name, _ in definition.encode_options:
         if name not in known:
             raise InvalidDefinition(f'ENCODE {definition.encode.upper()} has no option "{name}"')
@@ -113,19 +106,37 @@ def decode(definition: Definition, values: Values) -> tuple[Columns, list[Fault]
 
 
 def _quick_json(definition: Definition, values: Values) -> Columns | None:
+    fields = arrow_fields(definition.columns)
+    table = None if fields is None else json_table(fields, values)
+    if table is None:
+        return None
+    try:
+        return {name: checked(_one(table[name]), kind) for name, kind in definition.columns}
+    except pa.ArrowException:
+        return None
+
+
+def arrow_fields(columns: Sequence[tuple[str, SqlType]]) -> list[pa.Field] | None:
+    """As what Arrow's reader is to read columns; None if it cannot."""
     fields = []
-    for name, kind in definition.columns:
+    for name, kind in columns:
         if kind.name in _AS_THEY_ARE:
             fields.append(pa.field(name, kind.arrow))
         elif kind.name in _FROM_TEXT:
             fields.append(pa.field(name, pa.string()))
         else:
             return None
+    return fields
+
+
+def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
+    """Events as Arrow reads them, all at once; None if there is something that it does not understand."""
     # Arrow's reader is for objects, one to a line. Of other things it may make anything, or nothing ever again.
-    if not values or any(value is None or value[:1] != b"{" or value[-1:] != b"}" for value in values):
+    if not values or None in values:
         return None
     joined = b"\n".join(values)
-    if joined.count(b"\n") != len(values) - 1:
+    between = len(values) - 1
+    if joined.count(b"\n") != between or joined.count(b"}\n{") != between or (joined[:1], joined[-1:]) != (b"{", b"}"):
         return None
     try:
         table = pa_json.read_json(
@@ -135,14 +146,12 @@ def _quick_json(definition: Definition, values: Values) -> Columns | None:
                 explicit_schema=pa.schema(fields), newlines_in_values=False, unexpected_field_behavior="ignore"
             ),
         )
-        if table.num_rows != len(values):
-            return None
-        return {name: _checked(_one(table[name]), kind) for name, kind in definition.columns}
+        return table if table.num_rows == len(values) else None
     except pa.ArrowException:
         return None
 
 
-def _checked(column: pa.Array, kind: SqlType) -> pa.Array:
+def checked(column: pa.Array, kind: SqlType) -> pa.Array:
     """Arrow lets pass what is not JSON: bytes that are no text, and numbers that are none."""
     if pa.types.is_string(column.type):
         column.validate(full=True)
@@ -164,126 +173,11 @@ def _slow_json(definition: Definition, value: bytes | None) -> list[Any]:
         raise NotThis(f"it is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise NotThis("it is JSON, but not an object")
-    return [_of_field(found, name, kind) for name, kind in definition.columns]
+    return [field_value(found, name, kind) for name, kind in definition.columns]
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _of_field(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
-    try:
-        return json_value(found.get(name), kind)
-    except NotThis as reason:
-        raise NotThis(f'column "{name}": {reason}') from None
-
-
-def json_value(value: Any, kind: SqlType) -> Any:
-    """A value as ``json.loads`` has it, with Decimals for what has a point, as one of a column."""
-    if value is None:
-        return None
-    name = kind.name
-    if name == "varchar":
-        return value if isinstance(value, str) else _json_text(value)
-    if name == "jsonb":
-        return _json_text(value)
-    if name == "boolean":
-        return _required(value, isinstance(value, bool), kind)
-    if name in INTEGERS:
-        fits = isinstance(value, int) and not isinstance(value, bool) and -_RANGES[name] <= value < _RANGES[name]
-        return _required(value, fits, kind)
-    if name in ("real", "double precision"):
-        return float(_required(value, isinstance(value, (int, Decimal)) and not isinstance(value, bool), kind))
-    if name == "numeric":
-        return _numeric(value, kind)
-    if name in ("timestamp", "timestamptz") and isinstance(value, int) and not isinstance(value, bool):
-        return _moment(value, kind)
-    if name == "array":
-        return [json_value(each, kind.element) for each in _required(value, isinstance(value, list), kind)]
-    if name == "struct":
-        fields = _required(value, isinstance(value, dict), kind)
-        return {field: _of_field(fields, field, inner) for field, inner in kind.fields}
-    if name == "map":
-        (_, keys), (_, values) = kind.fields
-        pairs = _required(value, isinstance(value, dict), kind).items()
-        return [(text_value(key, keys), json_value(each, values)) for key, each in pairs]
-    return text_value(_required(value, isinstance(value, str), kind), kind)
-
-
-def _required(value: Any, fits: bool, kind: SqlType) -> Any:
-    if not fits:
-        raise NotThis(f"{_shown(value)} is not a value of type {kind}")
-    return value
-
-
-def _numeric(value: Any, kind: SqlType) -> Decimal:
-    fits = isinstance(value, (int, Decimal, str)) and not isinstance(value, bool)
-    try:
-        number = Decimal(_required(value, fits, kind))
-        return pa.scalar(number.quantize(Decimal(1).scaleb(-kind.arrow.scale)), kind.arrow).as_py()
-    except (InvalidOperation, pa.ArrowException, ValueError):
-        raise NotThis(f"{_shown(value)} is not a value of type {kind}") from None
-
-
-def _moment(millis: int, kind: SqlType) -> datetime:
-    """A number is milliseconds since 1970."""
-    try:
-        found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
-    except OverflowError:
-        raise NotThis(f"{millis} is not a value of type {kind}") from None
-    return found if kind.name == "timestamptz" else found.replace(tzinfo=None)
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_decimal_text)
-
-
-def _decimal_text(value: Any) -> Any:
-    # A Decimal is what a JSON number with a point was read as.
-    return int(value) if value == value.to_integral_value() and abs(value) < 1 << 53 else float(value)
-
-
-def _shown(value: Any) -> str:
-    text = _json_text(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
-
-
-def text_value(text: str | None, kind: SqlType) -> Any:
-    """A text as PostgreSQL reads a constant of the type."""
-    if text is None:
-        return None
-    if kind.name == "varchar":
-        return text
-    if kind.name == "bytea":
-        return _bytes(text)
-    try:
-        found = from_text(text, kind)
-    except HeadraceError as problem:
-        raise NotThis(problem.message) from None
-    if found is not NOT_CONSTANT:
-        return found
-    try:
-        if kind.name == "jsonb":
-            return _json_text(json.loads(text, parse_float=Decimal))
-        if kind.name in ("real", "double precision"):
-            return float(text)
-        if kind.name == "numeric":
-            return _numeric(text, kind)
-        if kind.name == "date":
-            return date.fromisoformat(text.strip())
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise NotThis(f"{_shown(text)} is not a value of type {kind}") from None
-    if kind.name == "timestamptz":
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return moment.replace(tzinfo=None)
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        raise NotThis(f"{_shown(text)} is neither \\x and hexadecimal digits nor base64") from None
 
 
 # --- CSV ---------------------------------------------------------------------------------------------------------
@@ -368,4 +262,5 @@ _ENCODINGS: dict[str, tuple[Quick, Slow]] = {
     "json": (_quick_json, _slow_json),
     "csv": (_quick_csv, _slow_csv),
     "bytes": (_quick_bytes, _slow_bytes),
+    "avro": (lambda *_: None, avro.record),
 }

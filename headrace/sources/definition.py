@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.catalog import INTERNAL_PREFIX, Column, KeyColumn
 from headrace.errors import InvalidDefinition, InvalidParameterValue
 from headrace.sql.names import check_column_names
-from headrace.sql.statements import CreateSource, Include
+from headrace.sql.statements import CreateSource, Include, Watermark
 from headrace.types import SqlType
 
 PARTITION, OFFSET = f"{INTERNAL_PREFIX}partition", f"{INTERNAL_PREFIX}offset"
@@ -63,6 +63,7 @@ class Definition:
     options: tuple[tuple[str, str], ...] = ()
     key: tuple[str, ...] = ()
     """Of a table whose rows events change"""
+    watermark: Watermark | None = None
 
     @staticmethod
     def of(statement: CreateSource) -> Definition:
@@ -76,6 +77,7 @@ class Definition:
             encode_options=statement.encode_options,
             options=statement.options,
             key=getattr(statement, "pk", ()),
+            watermark=statement.watermark,
         )
         check_column_names([name for name, _ in found.shown])
         one_of(found.option, BAD_RECORDS, (FAIL, SKIP, DEAD_LETTER))

@@ -12,13 +12,15 @@ import dataclasses
 import fnmatch
 import hashlib
 import logging
+import queue
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -42,6 +44,9 @@ PORTION_FILES = 2_000
 
 LIST_AT_A_TIME = 1_000
 """New files that are looked into before the first of them are read"""
+
+LISTED_AHEAD = 4
+"""… and how often that is done before the first of them are in the log"""
 
 
 class FileGone(DataError):
@@ -159,7 +164,7 @@ class FileReader:
                     name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
                     for name, kind in self.definition.columns
                 }
-                offsets = pa.array(range(at + first, at + last), pa.int64())
+                offsets = pa.array(np.arange(at + first, at + last, dtype=np.int64))
                 yield Decoded(rows=self._finished(number, piece, columns, offsets))
             at += batch.num_rows
 
@@ -289,6 +294,17 @@ def _digest(head: bytes, end: int) -> str:
     return hashlib.sha256(head[: min(HEAD, end)]).hexdigest()[:16]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """What a list has found out about some files."""
+
+    pieces: tuple[Piece, ...] = ()
+    notes: tuple[str, ...] = ()
+    before: Mapping[str, Seen | None]
+    """What was known of them then"""
+    error: HeadraceError | None = None
+
+
 @dataclass(kw_only=True)
 class FileFeed(Feed):
     reader: FileReader
@@ -300,7 +316,8 @@ class FileFeed(Feed):
     _rows: list[int] = field(default_factory=list)
     """Of all pieces up to and with each"""
     _listing: threading.Thread | None = None
-    _found: list[Found] | HeadraceError | None = None
+    _looked: queue.Queue[Looked] = field(default_factory=lambda: queue.Queue(maxsize=LISTED_AHEAD))
+    _closed: bool = False
     _listed_at: float = 0.0
     _took: float = 0.0
     _told: set[str] = field(default_factory=set)
@@ -310,37 +327,51 @@ class FileFeed(Feed):
 
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         if fresh:
-            self._take_list(self.folder.list())
+            for looked in self._look(self.folder.list()):
+                self._take(looked)
         else:
-            self._take_background_list()
+            self._take_what_was_listed()
         return {0: Extent(0, len(self.pieces))}
 
-    def _take_background_list(self) -> None:
-        found, self._found = self._found, None
-        if isinstance(found, HeadraceError):
-            raise found
-        if found is not None:
-            self._take_list(found)
-        # Whoever lists for long is not to do it all the time.
-        due = self._listed_at + max(self.refresh, 5 * self._took)
-        if self._listing is None and self._found is None and time.monotonic() >= due:
-            self._listing = threading.Thread(target=self._list, name="headrace-listing", daemon=True)
-            self._listing.start()
+    def close(self) -> None:
+        self._closed = True
+
+    def _take_what_was_listed(self) -> None:
+        """At most as much as is looked into at a time: what is known already can be read meanwhile."""
+        try:
+            self._take(self._looked.get_nowait())
+        except queue.Empty:
+            # Whoever lists for long is not to do it all the time.
+            due = self._listed_at + max(self.refresh, 5 * self._took)
+            if self._listing is None and time.monotonic() >= due:
+                self._listing = threading.Thread(target=self._list, name="headrace-listing", daemon=True)
+                self._listing.start()
 
     def _list(self) -> None:
         began = time.monotonic()
         try:
-            self._found = self.folder.list()
+            found = self.folder.list()
+            self._took = time.monotonic() - began
+            for looked in self._look(found):
+                self._hand_over(looked)
         except HeadraceError as error:
-            self._found = error
+            self._hand_over(Looked(before={}, error=error))
         except Exception as problem:  # whatever it was: it is said, and the next list is made
-            self._found = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
+            told = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
+            self._hand_over(Looked(before={}, error=told))
         finally:
             self._listed_at = time.monotonic()
-            self._took = self._listed_at - began
             self._listing = None
 
-    def _take_list(self, found: Sequence[Found]) -> None:
+    def _hand_over(self, looked: Looked) -> None:
+        while not self._closed:
+            try:
+                return self._looked.put(looked, timeout=0.1)
+            except queue.Full:
+                continue
+
+    def _look(self, found: Sequence[Found]) -> Iterator[Looked]:
+        """Into the files that are new, or not as they were, some at a time."""
         listing = Listing(lines=self.folder.lines)
         changed = [
             each
@@ -351,17 +382,26 @@ class FileFeed(Feed):
         changed.sort(key=lambda each: (each.mtime, each.path))
         for at in range(0, len(changed), LIST_AT_A_TIME):
             part = changed[at : at + LIST_AT_A_TIME]
-            pieces, notes = listing.compare(part, self._known, self.folder.measure)
-            for note in notes:
-                if note not in self._told:
-                    self._told.add(note)
-                    log.warning("%s", note)
-            if pieces:
-                self.outside.segments.append([dataclasses.asdict(piece) for piece in pieces])
-                self._adopt(pieces)
+            before = {each.path: self._known.get(each.path) for each in part}
+            known = {path: seen for path, seen in before.items() if seen is not None}
+            pieces, notes = listing.compare(part, known, self.folder.measure)
+            yield Looked(pieces=tuple(pieces), notes=tuple(notes), before=before)
+
+    def _take(self, looked: Looked) -> None:
+        if looked.error is not None:
+            raise looked.error
+        for note in looked.notes:
+            if note not in self._told:
+                self._told.add(note)
+                log.warning("%s", note)
+        # Two may have listed at the same time: what the other one has found is not new any more.
+        pieces = [each for each in looked.pieces if self._known.get(each.path) == looked.before[each.path]]
+        if pieces:
+            self.outside.segments.append([dataclasses.asdict(piece) for piece in pieces])
+            self._adopt(pieces)
 
     def _adopt(self, pieces: Sequence[Piece]) -> None:
-        self._known = seen(pieces, self._known)
+        self._known.update(seen(pieces))
         for piece in pieces:
             self._rows.append(piece.rows + (self._rows[-1] if self._rows else 0))
         self.pieces += pieces

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,11 +21,12 @@ import pyarrow as pa
 
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem, InvalidDefinition, InvalidParameterValue
-from headrace.sources import decoding
+from headrace.sources import avro, decoding
 from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
+from headrace.sources.values import NotThis
 
 TOPIC, SERVERS, MODE, MILLIS = (
     "topic",
@@ -38,6 +39,10 @@ EARLIEST, LATEST, TIMESTAMP = "earliest", "latest", "timestamp"
 
 BLOCK = 16_384
 """Events that are decoded together"""
+
+AHEAD = "4096"
+"""Kilobytes that are fetched before they are asked for. It is not known there where a range ends, so what lies behind
+its end is fetched in vain."""
 
 PATIENCE = 30.0
 """Seconds after which a broker that says nothing is taken to be gone"""
@@ -69,7 +74,9 @@ def check(definition: Definition) -> None:
     definition.check_options({TOPIC, SERVERS, MODE, MILLIS, GROUP}, ("properties.",))
     definition.check_include(("partition", "offset", "timestamp", "key", "header", "headers", "payload"))
     if definition.format == "plain":
-        decoding.check(definition, ("json", "csv", "bytes"))
+        decoding.check(definition, ("json", "csv", "bytes", "avro"))
+        if definition.encode == "avro":
+            avro.check(definition)
     elif definition.encode != "json" or definition.encode_options:
         raise InvalidDefinition(f"FORMAT {definition.format.upper()} is ENCODE JSON, without options")
     for name in (TOPIC, SERVERS):
@@ -119,8 +126,8 @@ class TopicReader:
         consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
         try:
             block: list[Any] = []
-            for message in self._messages(kafka, consumer, task):
-                block.append(message)
+            for messages in self._messages(kafka, consumer, task):
+                block += messages
                 if len(block) >= BLOCK:
                     yield self._decoded(task.split, block)
                     block = []
@@ -140,7 +147,7 @@ class TopicReader:
                     **QUIET,
                     "isolation.level": "read_committed",
                     "fetch.wait.max.ms": "50",
-                    "queued.max.messages.kbytes": "16384",
+                    "queued.max.messages.kbytes": AHEAD,
                     **dict(self.config),
                     "group.id": "headrace-reader",  # is not used: nothing is subscribed to, nothing committed
                     "enable.auto.commit": "false",
@@ -151,26 +158,37 @@ class TopicReader:
             )
         return _consumers[key]
 
-    def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[Any]:
+    def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[list[Any]]:
         deadline = time.monotonic() + PATIENCE
-        after = task.start
-        while True:
+        after, ended = task.start, False
+        while not ended:
             # So many, and one that says that there are no more: who asks for more waits for them.
             wanted = min(BLOCK, task.end - after + 1)
-            for message in consumer.consume(num_messages=wanted, timeout=0.1):
-                deadline = time.monotonic() + PATIENCE
-                if (error := message.error()) is not None:
-                    if error.code() == kafka.KafkaError._PARTITION_EOF:
-                        if message.offset() >= task.end:
-                            return
-                        continue  # a broker that was started just now may know less than before, for a moment
-                    raise _told(error, self.topic)
-                if message.offset() >= task.end:
-                    return
-                after = message.offset() + 1
-                yield message
-            if time.monotonic() > deadline:
+            messages = consumer.consume(num_messages=wanted, timeout=0.1)
+            if not messages and time.monotonic() > deadline:
                 raise SourceUnreachable(f'no broker of topic "{self.topic}" has answered for {PATIENCE:.0f} seconds')
+            if not messages:
+                continue
+            deadline = time.monotonic() + PATIENCE
+            events = [message for message in messages if message.error() is None]
+            if len(events) < len(messages):
+                ended = self._ends(kafka, (message for message in messages if message.error() is not None), task)
+            if events and events[-1].offset() >= task.end:
+                events, ended = [message for message in events if message.offset() < task.end], True
+            if events:
+                after = events[-1].offset() + 1
+                yield events
+
+    def _ends(self, kafka: Any, told: Iterable[Any], task: Range) -> bool:
+        """Whether there is nothing more in the range."""
+        ended = False
+        for message in told:
+            error = message.error()
+            if error.code() != kafka.KafkaError._PARTITION_EOF:
+                raise _told(error, self.topic)
+            # A broker that was started just now may know less than before, for a moment.
+            ended |= message.offset() >= task.end
+        return ended
 
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
         values = [message.value() for message in messages]
@@ -227,11 +245,14 @@ class ChangesReader(TopicReader):
 
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
         changes = Changes(definition=self.definition, key=self.key)
+        block = changes.block([message.key() for message in messages], [message.value() for message in messages])
+        if block is not None:
+            return self._finished(block.columns, pa.array(block.gone), [messages[at] for at in block.said], ())
         rows, gone, good, bad = [], [], [], []
         for message in messages:
             try:
                 found = changes.of(message.key(), message.value())
-            except decoding.NotThis as reason:
+            except NotThis as reason:
                 record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
                 bad.append(record)
                 continue
@@ -243,11 +264,16 @@ class ChangesReader(TopicReader):
             name: pa.array([row[at] for row in rows], kind.arrow)
             for at, (name, kind) in enumerate(self.definition.columns)
         }
+        return self._finished(columns, pa.array(gone, pa.bool_()), good, bad)
+
+    def _finished(
+        self, columns: dict[str, pa.Array], gone: pa.Array, messages: Sequence[Any], bad: Sequence[BadRecord]
+    ) -> Decoded:
         schema = self.definition.schema
         for each in self.definition.include:
-            columns[each.name] = pa.array(_INCLUDED[each.what](good, each.header), schema.field(each.name).type)
+            columns[each.name] = pa.array(_INCLUDED[each.what](messages, each.header), schema.field(each.name).type)
         shown = {name: columns[name] for name, _ in self.definition.shown}
-        return Decoded(rows=pa.table({**shown, DELETED: pa.array(gone, pa.bool_())}), bad=tuple(bad))
+        return Decoded(rows=pa.table({**shown, DELETED: gone}), bad=tuple(bad))
 
 
 class Topic:
@@ -256,9 +282,26 @@ class Topic:
     def __init__(self, definition: Definition, config: Mapping[str, str]):
         self._kafka = _client()
         self.name = definition.option[TOPIC]
-        self._admin = self._kafka.admin.AdminClient({**QUIET, "socket.timeout.ms": "10000", **config})
+        self._refused: str | None = None
+        given = {**QUIET, "socket.timeout.ms": "10000", **config, "error_cb": self._hear}
+        self._admin = self._kafka.admin.AdminClient(given)
         self._looked_at = 0.0
         self._partitions: tuple[int, ...] = ()
+
+    def _hear(self, error: Any) -> None:
+        """Who is not let in is told so here, and nowhere else: the question itself just gets no answer."""
+        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
+            self._refused = error.str()
+
+    def _told(self, error: Any) -> SourceUnreachable | SourceRefused:
+        self._admin.poll(0)  # hears what there is to be heard
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            return SourceRefused(
+                f'the brokers of topic "{self.name}" refuse the connection: {refused}',
+                hint="see the options that begin with properties.",
+            )
+        return _told(error, self.name)
 
     def partitions(self) -> tuple[int, ...]:
         """Which there are; asked for again every now and then."""
@@ -266,7 +309,7 @@ class Topic:
             try:
                 found = self._admin.list_topics(self.name, timeout=ASK_SECONDS).topics[self.name]
             except self._kafka.KafkaException as problem:
-                raise _told(problem.args[0], self.name) from None
+                raise self._told(problem.args[0]) from None
             if found.error is not None:
                 raise _told(found.error, self.name)
             if len(found.partitions) < len(self._partitions):
@@ -314,7 +357,7 @@ class Topic:
         try:
             return future.result()
         except self._kafka.KafkaException as problem:
-            raise _told(problem.args[0], self.name) from None
+            raise self._told(problem.args[0]) from None
 
 
 class NotYet(SourceUnreachable):

@@ -48,7 +48,7 @@ class Measured:
     """Why it cannot be read at all"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
     path: str
     start: int
@@ -68,7 +68,7 @@ class Piece:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
     """What is known of a file."""
 
@@ -78,11 +78,11 @@ class Seen:
     begins_with: str = ""
 
 
-def seen(pieces: Iterable[Piece], before: Mapping[str, Seen] | None = None) -> dict[str, Seen]:
-    found = dict(before or {})
-    for piece in pieces:
-        found[piece.path] = Seen(end=piece.end, size=piece.size, mtime=piece.mtime, begins_with=piece.begins_with)
-    return found
+def seen(pieces: Iterable[Piece]) -> dict[str, Seen]:
+    return {
+        piece.path: Seen(end=piece.end, size=piece.size, mtime=piece.mtime, begins_with=piece.begins_with)
+        for piece in pieces
+    }
 
 
 Measure = Callable[[Found, Seen | None], Measured | None]

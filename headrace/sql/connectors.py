@@ -155,7 +155,7 @@ def included(p: Parser) -> tuple[s.Include, ...]:
     return tuple(found)
 
 
-FORMATS, ENCODINGS = ("plain", "upsert", "debezium"), ("json", "csv", "bytes", "parquet")
+FORMATS, ENCODINGS = ("plain", "upsert", "debezium"), ("json", "csv", "bytes", "parquet", "avro")
 
 
 def _format(p: Parser) -> dict[str, Any]:

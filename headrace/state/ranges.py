@@ -22,7 +22,7 @@ from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
 from headrace.state.merge import consolidate, key_starts, merge_versions
 from headrace.state.prepared import giving_way, run_tasks
-from headrace.state.resolve import NEW, OLD, TAG, resolve
+from headrace.state.resolve import CHANGES, NEW, OLD, TAG, resolve
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.state.sorting import sort_order, sort_stored
 from headrace.state.vnode import VNODES
@@ -41,7 +41,8 @@ RANGE_BYTES = 128 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Staged:
-    """A file that Spark wrote: the relation's columns and the vnode, with or without a weight, in any order."""
+    """A file that Spark wrote, or a task: the relation's columns and the vnode, with or without a weight, in any order,
+    or with a tag that says in which."""
 
     path: str
     rows: int
@@ -99,14 +100,15 @@ class MergeRange:
             weighted = with_internal(plain, fresh[VNODE], self.epoch, fresh[WEIGHT])
             yield from _pieces(self._consolidated(sort_stored(layout, weighted)))
             return
-        rows = self._tagged(fresh, NEW)
+        changes = self.policy == CHANGES
+        rows = self._changes(fresh) if changes else self._tagged(fresh, NEW)
         if stored.num_rows:
             old = merge_versions(sort_stored(layout, stored), key, True)
-            rows = pa.concat_tables([rows, self._tagged(old, OLD)])
+            rows = pa.concat_tables([rows, self._changes(old, OLD) if changes else self._tagged(old, OLD)])
         rows = rows.combine_chunks()
         order = sort_order(layout, rows, [TAG])
         starts = key_starts(rows.select(key).take(order), key)
-        if stored.num_rows == 0 and len(starts) == rows.num_rows:
+        if stored.num_rows == 0 and len(starts) == rows.num_rows and not changes:
             # Only new keys, each once: every row is put, and no sorted copy of the whole is needed.
             for at in range(0, rows.num_rows, PIECE_ROWS):
                 piece = rows.take(order.slice(at, PIECE_ROWS))
@@ -124,6 +126,14 @@ class MergeRange:
         plain = rows.select(self.layout.names).cast(self.layout.row_schema)
         plain = plain.append_column(VNODE, rows[VNODE].cast(pa.int16()))
         return plain.append_column(TAG, pa.repeat(pa.scalar(tag, pa.int8()), plain.num_rows))
+
+    def _changes(self, rows: pa.Table, tag: int | None = None) -> pa.Table:
+        """With a weight, and the tags that they have, or one for all."""
+        plain = rows.select(self.layout.names).cast(self.layout.row_schema)
+        plain = plain.append_column(VNODE, rows[VNODE].cast(pa.int16()))
+        plain = plain.append_column(WEIGHT, rows[WEIGHT].cast(pa.int8()))
+        tags = rows[TAG] if tag is None else pa.repeat(pa.scalar(tag, pa.int64()), rows.num_rows)
+        return plain.append_column(TAG, tags)
 
     def _read_runs(self, first: int, last: int, run_groups: list[tuple[str, list[int]]]) -> pa.Table:
         tables = [self.layout.stored_schema.empty_table()]
@@ -146,7 +156,8 @@ class MergeRange:
         return pa.concat_tables(tables) if tables else self._nothing_staged()
 
     def _nothing_staged(self) -> pa.Table:
-        return self.layout.stored_schema.remove(self.layout.stored_schema.get_field_index(EPOCH)).empty_table()
+        schema = self.layout.stored_schema.remove(self.layout.stored_schema.get_field_index(EPOCH))
+        return schema.append(pa.field(TAG, pa.int64())).empty_table()
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:

@@ -7,6 +7,9 @@ the delta: the old row retracted where it is replaced, and the row that stays.
     k=1 new 'b'   │
     k=1 new 'c'   ┘
     k=2 old 'x'     nobody writes k=2: nothing
+
+The tags of new rows may be larger, to say in which order they came. With the policy "changes" the new rows have a
+weight: a key whose last one is a -1, which needs to have nothing but the key, is gone.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from headrace.state.runs import WEIGHT
 
 TAG = "_hr_tag"
 OLD, NEW = 0, 1
+CHANGES = "changes"
 
 
 def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
@@ -27,8 +31,11 @@ def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
     replaced = tags[starts] == OLD
     if policy == "ignore":
         return _weighted(rows, retracted=np.zeros(0, dtype=np.int64), put=starts[~replaced])
-    written = tags[lasts] == NEW
+    written = tags[lasts] != OLD
     retracted, put = starts[replaced & written], lasts[written]
+    if policy == CHANGES:
+        put = lasts[written & (rows[WEIGHT].to_numpy()[lasts] > 0)]
+        rows = rows.drop_columns([WEIGHT])
     if policy == "update_if_not_null":
         rows = filled(rows, starts)
     return _weighted(rows, retracted=retracted, put=put)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace
 from headrace.errors import Fenced
 from headrace.state.hadoop import HadoopStorage
 from tests.support.hdfs import Hdfs
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("hdfs")
 
@@ -87,3 +91,38 @@ def test_whoever_opens_last_fences_the_one_before(open_database):
     with pytest.raises(Fenced, match="taken over"):
         first.sql("INSERT INTO t VALUES (2)")
     assert second.sql("SELECT id FROM t").rows() == [(1,)]
+
+
+def test_files_there_become_views(spark, hdfs, open_database):
+    context = spark.sparkContext
+    storage = HadoopStorage(f"{hdfs.url}/in", context._jvm, context._jsc.hadoopConfiguration())
+    encodings = ("json", "parquet")
+
+    def write(number: int) -> None:
+        ids = range(10 * number, 10 * number + 10)
+        storage.write(f"{number}.json", "".join(f'{{"id": {id}}}\n' for id in ids).encode())
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), sink)
+        storage.write(f"{number}.parquet", sink.getvalue())
+
+    def hold(db, files: int) -> None:
+        for encode in encodings:
+            query = f"SELECT id FROM v_{encode} ORDER BY id"
+            eventually(lambda query=query: len(db.sql(query).rows()) >= 10 * files)
+            assert db.sql(query).rows() == [(id,) for id in range(10 * files)]
+            assert "equal" in str(db.sql(f"CHECK MATERIALIZED VIEW v_{encode}").rows())
+
+    write(0)
+    write(1)
+    db = open_database()
+    for encode in encodings:
+        db.sql(
+            f"CREATE SOURCE s_{encode} (id BIGINT) INCLUDE file WITH (connector = 'file',"
+            f" path = '{hdfs.url}/in/*.{encode}') FORMAT PLAIN ENCODE {encode.upper()}"
+        )
+        db.sql(f"CREATE MATERIALIZED VIEW v_{encode} AS SELECT id, file FROM s_{encode}")
+    write(2)
+    hold(db, files=3)
+    db.abandon()
+    write(3)
+    hold(open_database(), files=4)

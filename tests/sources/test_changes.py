@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pyarrow as pa
 import pytest
@@ -71,6 +72,48 @@ def test_what_is_not_a_change(format, key, value):
 def test_a_composite_key_is_an_object():
     with pytest.raises(NotThis, match="not an object with id, w"):
         changes(key=("id", "w")).of(b"1", None)
+
+
+PLAIN = COLUMNS[:2] + (("d", SqlType("double precision")), ("t", SqlType("timestamptz")))
+
+
+@pytest.mark.parametrize("format", ["upsert", "debezium"])
+@pytest.mark.parametrize("columns", [COLUMNS, PLAIN], ids=["numeric", "plain"])
+@pytest.mark.parametrize("seed", range(30))
+def test_many_at_once_are_what_each_is(format, columns, seed):
+    """Whatever is read by Arrow is read so by Python; and if nothing is strange, Arrow can read it."""
+    dice = random.Random(seed)
+    strange = seed % 3 == 0
+    made = Changes(definition=Definition(connector="kafka", columns=columns, format=format, encode="json"), key=("id",))
+
+    def row() -> dict:
+        found = {"id": dice.randrange(5), "w": dice.choice(["a", "ä", None]), "n": "1.5", "d": 2, "more": [1]}
+        found["t"] = "2026-01-02T03:04:05Z"
+        if strange and dice.random() < 0.2:
+            found |= dice.choice([{"id": None}, {"id": "x"}, {"w": 5}, {"d": "much"}, {"t": 1700000000000}])
+        return found
+
+    def event() -> tuple[bytes | None, bytes | None]:
+        if dice.random() < 0.2:
+            return str(dice.randrange(5)).encode(), None
+        found = row()
+        if format == "debezium":
+            operation = dice.choice("crudd" + ("t" if strange else ""))
+            found = {"op": operation, "before": row(), "after": None if operation == "d" else found}
+            found = {"payload": found, "schema": {}} if seed % 2 or (strange and dice.random() < 0.1) else found
+        return None, json.dumps(found).encode()
+
+    events = [event() for _ in range(40)]
+    block = made.block(*zip(*events, strict=True))
+    if block is None:
+        assert strange or (format == "debezium" and columns is COLUMNS)
+        return
+    one_by_one = [made.of(*each) for each in events]
+    assert [at for at, each in enumerate(one_by_one) if each is not None] == list(block.said)
+    rows = list(zip(*(block.columns[name].to_pylist() for name, _ in columns), strict=True))
+    assert [(list(each), bool(gone)) for each, gone in zip(rows, block.gone, strict=True)] == [
+        each for each in one_by_one if each is not None
+    ]
 
 
 def test_of_each_key_the_last_counts():

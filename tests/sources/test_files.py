@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -219,8 +221,6 @@ def test_a_portion_has_so_many_rows_and_files(tmp_path, monkeypatch):
 
 def test_listing_does_not_hold_anybody_up(tmp_path, monkeypatch):
     """The list is made by a thread of its own; until it is there, what is known is answered."""
-    import threading
-
     source = Source(tmp_path, "json")
     (tmp_path / "a.json").write_text('{"id": 1}\n')
     hold, original = threading.Event(), files.Folder.list
@@ -236,6 +236,32 @@ def test_listing_does_not_hold_anybody_up(tmp_path, monkeypatch):
     while source.feed.extents() != {0: Extent(0, 1)}:
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def test_many_files_are_looked_into_by_the_thread_that_lists_some_at_a_time(tmp_path, monkeypatch):
+    """Who reads waits for none of it, takes what is known by then, and nothing twice if somebody else has listed."""
+    monkeypatch.setattr(files, "LIST_AT_A_TIME", 10)
+    source = Source(tmp_path, "json")
+    for number in range(100):
+        (tmp_path / f"{number:03}.json").write_text(f'{{"id": {number}}}\n')
+    measured_by, original = set(), files.Folder.measure
+
+    def measure(self, file, before):
+        measured_by.add(threading.current_thread().name)
+        return original(self, file, before)
+
+    monkeypatch.setattr(files.Folder, "measure", measure)
+    sizes = []
+    deadline = time.monotonic() + 30
+    while not sizes or sizes[-1] < 50:
+        sizes.append(source.feed.extents()[0].end)
+        assert time.monotonic() < deadline
+    assert measured_by == {"headrace-listing"}
+    assert all(after - before <= 10 for before, after in itertools.pairwise(sizes))
+    assert source.list().end == 100  # by this thread, while the other is at it
+    while source.feed._listing is not None or not source.feed._looked.empty():
+        assert source.feed.extents() == {0: Extent(0, 100)} and time.monotonic() < deadline
+    assert sorted(source.ids()) == list(range(100))
 
 
 @pytest.mark.parametrize(

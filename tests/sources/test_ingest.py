@@ -48,8 +48,9 @@ class Numbers:
 def run(tmp_path, task: range, *, views=(), on_bad: str = "fail", reader=Numbers()) -> Report:  # noqa: B008
     (tmp_path / "staging").mkdir(exist_ok=True)
     body = IngestRange(
-        reader=reader, files=LocalFiles(str(tmp_path)), source=SOURCE, views=tuple(views), on_bad=on_bad, patient=True
-    )
+        reader=reader, files=LocalFiles(str(tmp_path)), source=SOURCE, views=tuple(views), stage=not views,
+        on_bad=on_bad, patient=True,
+    )  # fmt: skip
     batch = pa.record_batch({"task": pa.array([pickle.dumps(("staging/0", task))], pa.binary())})
     (found,) = body(iter([batch]))
     return pickle.loads(found.column(0)[0].as_py())

@@ -13,18 +13,39 @@ import pytest
 
 from headrace.demo.kafka.broker import PATIENCE, PrivateBroker
 from headrace.demo.process import DemoFailed
+from tests.support.certificates import certificate
+
+USER, PASSWORD = "reader", "s3cret-of-the-reader"
+
+_SECURE = {
+    "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "listener.name.secure.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    ),
+    "listener.name.secure.ssl.keystore.type": "PEM",
+}
 
 
 class Broker(PrivateBroker):
-    def __init__(self, **settings: str) -> None:
+    """With a second listener, SECURE, which speaks TLS and asks for a password (SASL, SCRAM)."""
+
+    def __init__(self, *, jmx: bool = False, **settings: str) -> None:
         folder = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
+        certificate(folder, "authority", None)
+        certificate(folder, "broker", "authority", "-addext", "subjectAltName=IP:127.0.0.1")
+        self.authority = folder / "authority.crt"
+        keystore = folder / "broker.pem"
+        keystore.write_text((folder / "broker.key").read_text() + (folder / "broker.crt").read_text())
         # Retention and compaction as soon as they are due, not every few minutes.
         soon = {
             "log.retention.check.interval.ms": "200", "log.cleaner.backoff.ms": "200",
             "log.segment.delete.delay.ms": "0", "log.initial.task.delay.ms": "200",
         }  # fmt: skip
         try:
-            super().__init__(folder, **soon, **settings)
+            super().__init__(
+                folder, {"SECURE": "SASL_SSL"}, **soon, **_SECURE, **settings,
+                **{"listener.name.secure.ssl.keystore.location": str(keystore)}, jmx=jmx,
+            )  # fmt: skip
         except DemoFailed as reason:
             shutil.rmtree(folder, ignore_errors=True)
             pytest.skip(str(reason))
@@ -32,6 +53,13 @@ class Broker(PrivateBroker):
     def remove(self) -> None:
         self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def let_in(self, user: str, password: str) -> None:
+        """Makes a user, or changes the password of one."""
+        admin = self.kafka.admin
+        known = admin.ScramCredentialInfo(admin.ScramMechanism.SCRAM_SHA_512, 4096)
+        change = admin.UserScramCredentialUpsertion(user, known, password.encode())
+        self.admin.alter_user_scram_credentials([change])[user].result()
 
     # --- topics ------------------------------------------------------------------------------------------------
 

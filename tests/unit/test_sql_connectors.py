@@ -76,7 +76,7 @@ def test_a_source_of_events():
         ("CREATE SOURCE s (a INT, PRIMARY KEY (a)) WITH (connector = 'kafka')", Unsupported),
         ("CREATE SOURCE s (a INT, WATERMARK FOR b AS b) WITH (connector = 'kafka')", InvalidDefinition),
         ("CREATE SOURCE s (a INT) INCLUDE weight WITH (connector = 'kafka')", SqlSyntaxError),
-        ("CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT PLAIN ENCODE AVRO", Unsupported),
+        ("CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT PLAIN ENCODE PROTOBUF", Unsupported),
         ("CREATE SOURCE s (a INT) WITH (connector = 'kafka') FORMAT MAXWELL ENCODE JSON", Unsupported),
         ("CREATE SOURCE s", SqlSyntaxError),
         ("CREATE OR REPLACE SOURCE s WITH (connector = 'postgres-cdc')", Unsupported),

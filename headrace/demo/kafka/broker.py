@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,11 @@ def jars_of(coordinates: str, folder: Path) -> Path:
 class PrivateBroker:
     """Everything of it is in one folder, which the caller removes."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, listeners: Mapping[str, str] | None = None, *, jmx: bool = False, **settings: str
+    ) -> None:
+        """``listeners``: protocols of more listeners, by their names in the settings. ``jmx``: it can be asked what it
+        counts, at that port."""
         try:
             import confluent_kafka
             import confluent_kafka.admin
@@ -66,11 +71,16 @@ class PrivateBroker:
         self._classes = f"{jars_of(BROKER, folder / 'jars')}/*"
         port, controller = _free_port(), _free_port()
         self.servers = f"127.0.0.1:{port}"
+        self.jmx = _free_port() if jmx else None
+        self.listeners = {name: f"127.0.0.1:{_free_port()}" for name in listeners or {}}
+        more = "".join(f",{name}://{at}" for name, at in self.listeners.items())
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **(listeners or {})}
         lines = {
             "process.roles": "broker,controller", "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.servers}", "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller}{more}",
+            "advertised.listeners": f"PLAINTEXT://{self.servers}{more}", "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": ",".join(f"{name}:{each}" for name, each in protocols.items()),
             "log.dirs": str(folder / "data"), "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
             "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1",
@@ -86,10 +96,10 @@ class PrivateBroker:
         self._process: subprocess.Popen | None = None
         self.start()
 
-    def _java(self, *command: str) -> subprocess.Popen:
+    def _java(self, *command: str, options: Sequence[str] = ()) -> subprocess.Popen:
         with (self.folder / "log").open("ab") as written:
             return subprocess.Popen(
-                ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", self._classes, *command],
+                ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", *options, "-cp", self._classes, *command],
                 cwd=self.folder, stdin=subprocess.DEVNULL, stdout=written, stderr=written,
             )  # fmt: skip
 
@@ -98,7 +108,10 @@ class PrivateBroker:
         return (self.folder / "log").read_text()[-2000:]
 
     def start(self) -> None:
-        self._process = self._java("kafka.Kafka", str(self._settings))
+        prefix = "-Dcom.sun.management.jmxremote"
+        jmx = [prefix, f"{prefix}.port={self.jmx}", f"{prefix}.authenticate=false", f"{prefix}.ssl=false"]
+        jmx += ["-Djava.rmi.server.hostname=127.0.0.1"]
+        self._process = self._java("kafka.Kafka", str(self._settings), options=jmx if self.jmx else ())
         self.admin = self.kafka.admin.AdminClient({"bootstrap.servers": self.servers, "log_level": "0"})
         deadline = time.monotonic() + PATIENCE
         while True:

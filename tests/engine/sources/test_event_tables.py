@@ -12,7 +12,9 @@ import sys
 import pytest
 
 import headrace
+from headrace.engine import event_tables
 from headrace.errors import HeadraceError, InvalidDefinition, Unsupported, WrongObjectKind
+from headrace.sources import connector
 from tests.engine.conftest import eventually
 from tests.engine.sources.conftest import NEEDS_KAFKA, ROOT, rows
 
@@ -51,17 +53,25 @@ class Writer:
         eventually(lambda: rows(db, f"SELECT id, w FROM {name}") == expected)
 
 
-def test_upserts_deletes_and_views_on_them(db, broker):
+@pytest.mark.parametrize("by", ["driver", "tasks"])
+def test_upserts_deletes_and_views_on_them(db, broker, by, monkeypatch):
+    if by == "tasks":
+        monkeypatch.setattr(event_tables, "SMALL_EVENTS", 0)
+        monkeypatch.setattr(connector, "TASK_OFFSETS", 20)  # a key's events are in several of them
     topic = broker.topic(partitions=3)
     writer = Writer(broker, topic, 3)
     writer.write(200)
     db.sql(table(broker, topic))
     writer.reached(db)
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, upper(w) AS w FROM t WHERE id < 25")
+    db.sql("CREATE MATERIALIZED VIEW n AS SELECT w, count(*) AS n, max(id) AS most FROM t GROUP BY w")
     writer.write(200)
     writer.reached(db)
     assert rows(db, "SELECT * FROM m") == [(id, w.upper()) for id, w in sorted(writer.expected.items()) if id < 25]
-    assert db.sql("CHECK MATERIALIZED VIEW m").rows()[0][0].startswith("equal")
+    for view in ("m", "n"):
+        assert db.sql(f"CHECK MATERIALIZED VIEW {view}").rows()[0][0].startswith("equal")
+    # Nothing is left of what was there before, and nothing is there twice.
+    assert db.sql("SELECT count(*) FROM t").rows() == [(len(writer.expected),)]
     with pytest.raises(WrongObjectKind):
         db.sql("INSERT INTO t VALUES (1, 'x')")
     assert [row[:3] for row in db.sql("SHOW SOURCES").rows()] == [("t", "kafka", "running")]

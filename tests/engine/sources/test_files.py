@@ -137,21 +137,3 @@ def test_killed_at_any_place(spark, warehouse, tmp_path):
                 eventually(lambda name=name: len(ids(db, name)) >= len(expected))
                 assert ids(db, name) == expected
                 is_equal(db, name)
-
-
-def test_views_that_are_not_linear_stand_on_one_that_is(db, tmp_path):
-    for number in range(2):
-        parquet(tmp_path, number)
-    db.sql(source(tmp_path))
-    with pytest.raises(HeadraceError, match="GROUP BY is not supported in a materialized view yet"):
-        db.sql("CREATE MATERIALIZED VIEW v AS SELECT f, count(*) AS c FROM s GROUP BY f")
-    db.sql("CREATE MATERIALIZED VIEW events AS SELECT id, word, f FROM s")
-    db.sql(
-        "CREATE MATERIALIZED VIEW sums AS SELECT id % 3 AS g, count(*) AS c, sum(id) AS s FROM events GROUP BY id % 3"
-    )
-    db.sql("CREATE MATERIALIZED VIEW most AS SELECT f, max(id) AS m FROM events GROUP BY f")
-    parquet(tmp_path, 2)
-    eventually(lambda: len(ids(db, "events")) == 30)
-    assert rows(db, "SELECT m FROM most") == [(9,), (19,), (29,)]
-    for view in ("events", "sums", "most"):
-        is_equal(db, view)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 
+import fastavro
 import pytest
 
 import headrace
@@ -100,6 +103,38 @@ def test_partitions_that_come_later(db, broker):
     holds(db, "m", [(2, at) for at in range(5)])
     db.sql("CREATE MATERIALIZED VIEW n AS SELECT p, o FROM s")
     holds(db, "n", [(2, at) for at in range(5)])
+
+
+def test_a_partition_that_comes_while_a_view_is_being_filled(db, broker):
+    topic = broker.topic()
+    send(broker, topic, range(5))
+    db.sql(source(broker, topic))
+    db.sql("SET background_ddl = true; SET backfill_rate_limit = 0")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
+    broker.grow(topic, 2)
+    send(broker, topic, range(5), partition=1)
+    reader = db.engine.event_sources.reader(_id(db, "s"))
+    eventually(lambda: reader.rows_taken == 5)
+    db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT m")
+    holds(db, "m", [(p, at) for p in (0, 1) for at in range(5)])
+
+
+def test_restarts_between_the_source_its_view_and_what_retention_removes(spark, broker, warehouse):
+    topic = broker.topic()
+    send(broker, topic, range(5))
+    with headrace.connect(warehouse, spark=spark) as db:
+        db.sql(source(broker, topic, scan__startup__mode="latest"))
+    send(broker, topic, range(5, 10))
+    with headrace.connect(warehouse, spark=spark) as db:
+        db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
+        holds(db, "m", [(0, at) for at in range(5, 10)])
+    send(broker, topic, range(10, 20))
+    broker.remove_before(topic, 0, 13)
+    with headrace.connect(warehouse, spark=spark) as db:
+        # Of what the stream had not read three are gone, and this is said.
+        eventually(lambda: len(offsets(db, "m")) == 12)
+        assert offsets(db, "m") == [(0, at) for at in (*range(5, 10), *range(13, 20))]
+        assert db.engine.sources.status()[0]["lost"] == 3
 
 
 def test_transactions_aborted_committed_and_left_open(db, broker):
@@ -291,55 +326,98 @@ def test_the_group_knows_how_far_the_stream_is(db, broker):
     eventually(lambda: known() == 7)
 
 
+def test_rescaled_before_during_and_after(db, broker):
+    """How many tasks read says nothing about where: positions are those of partitions."""
+    topic = broker.topic(partitions=2)
+    for partition in (0, 1):
+        send(broker, topic, range(400), partition)
+    db.sql(source(broker, topic))
+    db.sql("SET background_ddl = true; SET backfill_rate_limit = 0; SET streaming_parallelism = 1")
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT p, o FROM s")
+    (job,) = db.jobs()
+    db.sql("ALTER MATERIALIZED VIEW m SET PARALLELISM = 3; ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
+    assert db.engine.jobs.progress(job.id)["parallelism"] == 3
+    eventually(lambda: 0 < job.progress().rows_read < 800)
+    db.sql("ALTER MATERIALIZED VIEW m SET PARALLELISM = 1")
+    send(broker, topic, range(400, 500), 1)
+    db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT m")
+    db.sql("ALTER MATERIALIZED VIEW m SET PARALLELISM = 2")
+    send(broker, topic, range(500, 510), 1)
+    holds(db, "m", [(0, at) for at in range(400)] + [(1, at) for at in range(510)])
+
+
 PLACES = ["after_ingest:2", "before_stream:2", "before_commit:5", "after_history:1"]
+BURST = 15_000
+
+
+class Producer(threading.Thread):
+    """As fast as the broker takes them, so many each time that it is told to, and then a few at a time; to two
+    partitions."""
+
+    def __init__(self, broker, topic: str):
+        super().__init__(daemon=True)
+        self._producer, self._topic = broker.producer(), topic
+        self._left, self._ended = 0, threading.Event()
+        self.sent = {0: 0, 1: 0}
+        self.start()
+
+    def burst(self) -> None:
+        self._left = BURST
+
+    def finish(self) -> dict[int, int]:
+        self._ended.set()
+        self.join()
+        return self.sent
+
+    def run(self) -> None:
+        while not self._ended.wait(0 if self._left > 0 else 0.05):
+            for _ in range(500 if self._left > 0 else 20):
+                for partition in self.sent:
+                    self._producer.produce(self._topic, event(self.sent[partition]), partition=partition)
+                    self.sent[partition] += 1
+            self._left -= 500
+            assert self._producer.flush(60) == 0
 
 
 @pytest.mark.slow
-def test_killed_at_any_place_while_events_come(spark, broker, warehouse):
+def test_killed_at_any_place_while_producers_are_at_full_speed(spark, broker, warehouse):
+    """Views are made, dropped and rescaled, some of them with groups, and the engine dies with -9 again and again."""
     gateway = spark.sparkContext._gateway.gateway_parameters
     borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
     topic = broker.topic(partitions=2)
-    sent = {0: 0, 1: 0}
-    stop = threading.Event()
-
-    def produce() -> None:
-        producer = broker.producer()
-        while not stop.wait(0.02):
-            for partition in sent:
-                for _ in range(20):
-                    producer.produce(topic, event(sent[partition]), partition=partition)
-                    sent[partition] += 1
-            producer.flush()
-
-    send(broker, topic, range(500), 0)
-    sent[0] = 500
-    thread = threading.Thread(target=produce, daemon=True)
-    thread.start()
-    try:
-        for number, place in enumerate(PLACES):
-            statements = (
-                source(broker, topic).replace("CREATE SOURCE s", "CREATE SOURCE IF NOT EXISTS s")
-                + "; SET background_ddl = true; SET backfill_rate_limit = 1000"
-                + f"; CREATE MATERIALIZED VIEW IF NOT EXISTS m{number} AS SELECT id, p, o FROM s"
-            )
-            process = subprocess.run(
-                [sys.executable, "-m", "tests.engine.cdc_child", warehouse, statements], cwd=ROOT, timeout=200,
-                text=True, capture_output=True, env=os.environ | borrowed | {"HEADRACE_FAILPOINT": place},
-            )  # fmt: skip
-            assert process.returncode == -signal.SIGKILL, f"{place} was not reached: {process.stderr[-2000:]}"
-    finally:
-        stop.set()
-        thread.join()
+    create = source(broker, topic).replace("CREATE SOURCE s", "CREATE SOURCE IF NOT EXISTS s")
+    groups = "CREATE MATERIALIZED VIEW IF NOT EXISTS groups AS SELECT p, count(*) AS n, max(o) AS o FROM s GROUP BY p"
+    producer = Producer(broker, topic)
+    for number, place in enumerate(PLACES):
+        producer.burst()
+        statements = (
+            f"{create}; SET background_ddl = true; SET backfill_rate_limit = 20000"
+            f"; CREATE MATERIALIZED VIEW IF NOT EXISTS m{number} AS SELECT id, p, o FROM s"
+            f"; ALTER MATERIALIZED VIEW m{number} SET PARALLELISM = {1 + number % 3}"
+            f"; {groups}; DROP MATERIALIZED VIEW IF EXISTS passing"
+            f"; CREATE MATERIALIZED VIEW IF NOT EXISTS passing AS SELECT upper(word) AS w, p, o FROM s"
+        )
+        process = subprocess.run(
+            [sys.executable, "-m", "tests.engine.cdc_child", warehouse, statements], cwd=ROOT, timeout=200,
+            text=True, capture_output=True, env=os.environ | borrowed | {"HEADRACE_FAILPOINT": place},
+        )  # fmt: skip
+        assert process.returncode == -signal.SIGKILL, f"{place} was not reached: {process.stderr[-2000:]}"
+    sent = producer.finish()
     with headrace.connect(warehouse, spark=spark) as db:
-        db.sql(source(broker, topic).replace("CREATE SOURCE s", "CREATE SOURCE IF NOT EXISTS s"))
-        expected = [(partition, at) for partition, count in sent.items() for at in range(count)]
-        for number in range(len(PLACES)):
-            db.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS m{number} AS SELECT id, p, o FROM s")
-            if db.jobs():
-                db.sql(f"ALTER MATERIALIZED VIEW m{number} SET BACKFILL_RATE_LIMIT = DEFAULT")
+        db.sql(f"{create}; ALTER SOURCE s SET BACKFILL_RATE_LIMIT = DEFAULT")
+        views = ["passing", *(f"m{number}" for number in range(len(PLACES)))]
+        for view in views:
+            db.sql(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {view} AS SELECT id, p, o FROM s")
+        db.sql(
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS groups AS SELECT p, count(*) AS n, max(o) AS o FROM s GROUP BY p"
+        )
         db.sql("WAIT")
-        for number in range(len(PLACES)):
-            holds(db, f"m{number}", expected)
+        every_offset_once = [(p, n, n, 0, n - 1) for p, n in sent.items()]
+        counted = "SELECT p, count(*), count(DISTINCT o), min(o), max(o) FROM {} GROUP BY p"
+        for view in views:
+            eventually(lambda view=view: sum(n for _, n, *_ in rows(db, counted.format(view))) >= sum(sent.values()))
+            assert rows(db, counted.format(view)) == every_offset_once
+        eventually(lambda: rows(db, "SELECT p, n, o FROM groups") == [(p, n, n - 1) for p, n in sent.items()])
 
 
 @pytest.mark.parametrize(
@@ -378,3 +456,25 @@ def test_text_and_lines(db, broker):
     db.sql(f"CREATE SOURCE b (raw VARCHAR) {given} FORMAT PLAIN ENCODE BYTES")
     assert rows(db, "SELECT * FROM c") == [(1, "a"), (2, "b")]
     assert rows(db, "SELECT * FROM b") == [("1;a",), ("2;b",)]
+
+
+def test_avro(db, broker):
+    schema = {
+        "type": "record", "name": "e", "fields": [{"name": "id", "type": "long"}, {"name": "w", "type": "string"}],
+    }  # fmt: skip
+    topic = broker.topic()
+
+    def written(id: int) -> bytes:
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, schema, {"id": id, "w": f"w{id}"})
+        return sink.getvalue()
+
+    broker.send(topic, [written(1), b"\0\0\0\0\7" + written(2), written(3)])
+    given = f"topic = '{topic}', properties.bootstrap.server = '{broker.servers}', bad.records = 'skip'"
+    db.sql(
+        f"CREATE SOURCE a (w VARCHAR, id BIGINT, absent INT) WITH (connector = 'kafka', {given})"
+        f" FORMAT PLAIN ENCODE AVRO (schema = '{json.dumps(schema)}')"
+    )
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT * FROM a")
+    assert rows(db, "SELECT * FROM m") == [("w1", 1, None), ("w3", 3, None)]
+    assert db.engine.sources.status()[0]["skipped"] == 1

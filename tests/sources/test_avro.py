@@ -1,0 +1,96 @@
+"""Records of Avro's to columns."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pytest
+
+from headrace.errors import InvalidDefinition
+from headrace.sources import avro
+from headrace.sources.decoding import decode
+from headrace.sources.definition import Definition
+from headrace.types import SqlType, array_of
+
+MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=datetime.UTC)
+
+FIELDS: dict[str, tuple[Any, SqlType, Any]] = {
+    "i": ("int", SqlType("integer"), -5),
+    "l": ("long", SqlType("bigint"), 1 << 40),
+    "s": ("string", SqlType("varchar"), "ä"),
+    "d": ("double", SqlType("double precision"), 1.5),
+    "b": ("boolean", SqlType("boolean"), True),
+    "raw": ("bytes", SqlType("bytea"), b"\0\xff"),
+    "u": (["null", "long"], SqlType("bigint"), None),
+    "day": ({"type": "int", "logicalType": "date"}, SqlType("date"), datetime.date(2026, 1, 2)),
+    "t": ({"type": "long", "logicalType": "timestamp-micros"}, SqlType("timestamptz"), MOMENT),
+    "p": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+        SqlType("numeric", precision=10, scale=2),
+        Decimal("12.34"),
+    ),
+    "e": ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, SqlType("varchar"), "B"),
+    "a": ({"type": "array", "items": "long"}, array_of(SqlType("bigint")), [1, 2]),
+    "r": (
+        {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "float"}]},
+        SqlType("struct", fields=(("x", SqlType("real")),)),
+        {"x": 0.5},
+    ),
+}
+SCHEMA = {"type": "record", "name": "r0", "fields": [{"name": name, "type": each[0]} for name, each in FIELDS.items()]}
+
+
+def definition(**kinds: SqlType) -> Definition:
+    columns = tuple((kinds or {name: each[1] for name, each in FIELDS.items()}).items())
+    return Definition(
+        connector="kafka", columns=columns, encode="avro", encode_options=(("schema", json.dumps(SCHEMA)),)
+    )
+
+
+def written() -> bytes:
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, SCHEMA, {name: each[2] for name, each in FIELDS.items()})
+    return sink.getvalue()
+
+
+def test_all_kinds_of_values():
+    columns, faults = decode(definition(), [written(), written()])
+    assert not faults
+    assert {name: column.to_pylist() for name, column in columns.items()} == {
+        name: [each[2]] * 2 for name, each in FIELDS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds", "reason"),
+    [
+        (None, {}, "it has no content"),
+        (b"\0\0\0\0\1" + written(), {}, "its record ends "),
+        (written()[:20], {}, "it is not a record of the schema"),
+        (written() + b"x", {}, "its record ends 1 bytes before it does"),
+        (written(), {"l": SqlType("integer")}, 'column "l": 1099511627776 is not a value of type integer'),
+        (written(), {"raw": SqlType("varchar")}, 'column "raw": '),
+        (written(), {"t": SqlType("bigint")}, 'column "t": '),
+        (written(), {"d": SqlType("integer")}, 'column "d": 1.5 is not a value of type integer'),
+    ],
+)
+def test_what_does_not_fit_is_named(value, kinds, reason):
+    _, (fault,) = decode(definition(**kinds), [value])
+    assert fault.reason.startswith(reason)
+
+
+def test_a_field_that_the_schema_lacks_is_null():
+    columns, _ = decode(definition(absent=SqlType("integer"), i=SqlType("bigint")), [written()])
+    assert (columns["absent"].to_pylist(), columns["i"].to_pylist()) == ([None], [-5])
+
+
+@pytest.mark.parametrize("schema", [None, "{", '"long"', '{"type": "record"}'])
+def test_schemas_that_are_none_are_refused(schema):
+    options = () if schema is None else (("schema", schema),)
+    with pytest.raises(InvalidDefinition):
+        avro.check(Definition(connector="kafka", columns=(), encode="avro", encode_options=options))
