@@ -4,6 +4,8 @@ old     k=1  rows 2  sum 30  of 2
 came    k=1  rows 1  sum  5  of 1
 gone    k=1  rows 2  sum 30  of 2
 new     k=1  rows 1  sum  5  of 1
+
+An average is the new sum divided by the new count, with the digits that Spark's avg has.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from headrace.state.layout import Layout
 WIDE = 100
 """Digits of a sum on its way: whether it fits is decided when it is stored."""
 
+QUOTIENT = decimal.Decimal(1).scaleb(-39)
+"""To what Spark rounds a quotient before it rounds it to the digits of its type."""
+
 
 def added_up(layout: Layout, operator: Operator, old: pa.Table, came: pa.Table, gone: pa.Table) -> pa.Table:
     """The new rows of the groups in any of the tables. One without rows is gone, unless it is the only one."""
@@ -35,7 +40,21 @@ def added_up(layout: Layout, operator: Operator, old: pa.Table, came: pa.Table, 
         # A sum of nothing is NULL.
         counts = [1] * len(alive) if counted is None else [totals[key][names.index(counted)] for key in alive]
         columns[name] = [totals[key][at] if count else None for key, count in zip(alive, counts, strict=True)]
+    for name, total, count in operator.averages:
+        scale = decimal.Decimal(1).scaleb(-layout.row_schema.field(name).type.scale)
+        columns[name] = [_divided(*each, scale) for each in zip(columns[total], columns[count], strict=True)]
     return pa.table([_column(layout, name, columns[name]) for name in layout.names], schema=layout.row_schema)
+
+
+def _divided(total: decimal.Decimal | None, count: int, scale: decimal.Decimal) -> decimal.Decimal | None:
+    """
+    >>> _divided(decimal.Decimal(2), 3, decimal.Decimal("0.001")), _divided(None, 0, decimal.Decimal("0.001"))
+    (Decimal('0.667'), None)
+    """
+    if total is None:
+        return None
+    with decimal.localcontext(decimal.Context(prec=WIDE, rounding=decimal.ROUND_HALF_UP)):
+        return (total / count).quantize(QUOTIENT).quantize(scale)
 
 
 def _totals(

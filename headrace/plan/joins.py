@@ -57,6 +57,8 @@ class Joined:
     rest: list[exp.Expression]
     inputs: list[tuple[str, tuple[str, ...]]]
     describe: str
+    whole: tuple[str, ...] = ()
+    """Inputs that are read whole."""
 
     def keyed(self, items: Sequence[tuple[str, exp.Expression]]) -> Keyed:
         """The wanted columns, over those of the original sources."""
@@ -78,6 +80,7 @@ class Joined:
             rest=tuple(dict.fromkeys(name for name in names[1] if name not in key)),
             inputs=merged(self.inputs),
             describe=self.describe,
+            whole=self.whole,
         )
 
 
@@ -102,7 +105,7 @@ class Joins:
     def side(self, node: exp.Select, used: Sequence[exp.Expression]) -> Side:
         raise NotImplementedError
 
-    def _mapped(self, node: exp.Select, items: list, where: list) -> Piece:
+    def mapped(self, node: exp.Select, items: list, where: list) -> Piece:
         raise NotImplementedError
 
     def joined(self, node: exp.Select, used: Sequence[exp.Expression]) -> Joined:
@@ -173,7 +176,7 @@ class Joins:
         names = flat_names(wanted)
         columns: list[tuple[str, exp.Expression]] = [(names[name], kinds[name]) for name in wanted]
         node = select([], item.source.copy())
-        found = self._mapped(node, columns or [("one", exp.Literal.number(1))], where)
+        found = self.mapped(node, columns or [("one", exp.Literal.number(1))], where)
         query = self.arrangements.stored(found) if isinstance(found, Keyed) else found
         return self.arrangements.side(query, names)
 
@@ -193,7 +196,7 @@ class Joins:
     ) -> Joined:
         equal = _equalities(conditions, before, new)
         if not equal:
-            raise NotCut
+            return self._with_all(left, right, kind, conditions)
         rest = [each for each in conditions if all(each is not one for one, _, _ in equal)]
         keys = [_alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for _, a, b in equal]
         one = self.arrangements.arranged(left, [a for a, _ in keys], LEFT)
@@ -225,6 +228,34 @@ class Joins:
             rest=tail,
             inputs=[one.input, other.input],
             describe=f"{kind} join",
+        )
+
+    def _with_all(self, left: Side, right: Side, kind: str, conditions: list[exp.Expression]) -> Joined:
+        """A join without an equality: every row on the left with all on the right, which had better be few."""
+        if kind not in ("inner", "left"):
+            raise NotCut
+        one, other = self.arrangements.itself(left, LEFT), self.arrangements.itself(right, RIGHT)
+        if not one.key or one.input[0] == other.input[0]:
+            raise NotCut
+        columns: dict[Name, exp.Expression] = {**one.columns, **other.columns}
+        join = exp.Join(this=other.source, kind="CROSS")
+        if conditions:
+            on = conjunction([substituted(each, columns) for each in conditions])
+            join = exp.Join(this=other.source, on=on)
+        if kind == "left":
+            join.set("side", "LEFT")
+            join.set("kind", None)
+            join.set("on", join.args.get("on") or exp.Boolean(this=True))
+        return Joined(
+            arrangements=self.arrangements,
+            source=one.source,
+            joins=[join],
+            columns=columns,
+            key=list(one.key),
+            rest=list(other.key),
+            inputs=[one.input, (other.input[0], ())],
+            describe=f"{kind} join",
+            whole=(other.input[0],),
         )
 
     # --- EXISTS and IN --------------------------------------------------------------------------------------------
