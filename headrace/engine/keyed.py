@@ -32,7 +32,7 @@ from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
-from headrace.engine.groups import added_up
+from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
 from headrace.engine.moments import CLOCK, Moments, spark_condition, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
@@ -162,7 +162,9 @@ class KeyedRelations:
         assert relation.operator is not None
         if relation.operator.adds:
             found = self._added(state, relation, touched)
-            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+            if found is None:
+                return self._many_added(state, relation, touched, epoch)
+            return _difference(relation, *found)
         if relation.operator.recomputes:
             return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:
@@ -280,6 +282,31 @@ class KeyedRelations:
             return None
         old = old.select(layout.names)
         return added_up(layout, relation.operator, old, *changes), old
+
+    def _many_added(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        """The same by a query: the old rows of the touched groups, and what came and went, grouped once more."""
+        layout, operator = Layout.of(relation), relation.operator
+        came, gone = (
+            self._evaluated(state, relation, self._many_changes(state, relation, touched, weight)) for weight in (1, -1)
+        )
+        names = [f"{quote_spark(name)} AS _hr_k{number}" for number, name in enumerate(operator.key)]
+        keys = came.selectExpr(*names).unionAll(gone.selectExpr(*names)).distinct()
+        old = _of_keys(self._frames.frame(relation, state.runs.get(relation.id, ())), operator.key, keys)
+        signed = [
+            rows.selectExpr(*_quoted(layout), f"{sign} AS _hr_sign") for rows, sign in ((old, 1), (came, 1), (gone, -1))
+        ]
+        grouped = functools.reduce(DataFrame.unionAll, signed).groupBy(*map(quote_spark, operator.key))
+        totals = grouped.agg(*(F.expr(each) for each in total_expressions(operator)))
+        new = totals.selectExpr(
+            *(
+                f"CAST({each} AS {layout.types[name].spark}) AS {quote_spark(name)}"
+                for name, each in new_expressions(layout, operator)
+            )
+        )
+        alive = new.where(f"{quote_spark(operator.adds[0][0])} <> 0")
+        if operator.averages:
+            alive = alive.mapInArrow(Averages(layout=layout, averages=operator.averages), layout.row_ddl)
+        return self._replaced(state, relation, alive, old, epoch)
 
     def _few_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, pa.Table]:
         rows = {}
@@ -422,15 +449,21 @@ class KeyedRelations:
 
     def _recomputed(self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int) -> TableDelta | None:
         """By a query over the inputs, of some keys or all, compared with what the relation holds of them."""
-        layout = Layout.of(relation)
-        frames, runs = self._inputs(state, relation), state.runs.get(relation.id, ())
-        old = self._frames.frame(relation, runs)
+        frames = self._inputs(state, relation)
+        old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
             for id, columns in relation.operator.inputs:
                 if id not in relation.operator.whole:
                     frames[id] = _of_keys(frames[id], columns, keys)
             old = _of_keys(old, relation.operator.key, keys)
         new = _at(state, relation, self._evaluated(state, relation, frames))
+        return self._replaced(state, relation, new, old, epoch)
+
+    def _replaced(
+        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int
+    ) -> TableDelta | None:
+        """Some rows in place of others that the relation holds."""
+        layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
         if sum(run.rows for run in runs) <= SMALL_ROWS:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:

@@ -26,7 +26,7 @@ from headrace.plan.aggregates import Aggregates
 from headrace.plan.arrange import Arrangements
 from headrace.plan.build import cast_to, refuse, refuse_what_changes
 from headrace.plan.expand import Expansions, joins_rows, lists_rows
-from headrace.plan.joins import Joins
+from headrace.plan.lateral import Laterals, last_lateral
 from headrace.plan.moments import Moment, moments
 from headrace.plan.pieces import (
     HIDDEN,
@@ -147,7 +147,7 @@ def _inlined(query: exp.Expression, known: dict[str, tuple[list, exp.Expression]
     return query
 
 
-class _Cutter(Joins, Aggregates, TopN, Expansions):
+class _Cutter(Laterals, Aggregates, TopN, Expansions):
     def __init__(self, arrangements: Arrangements):
         self.arrangements = arrangements
 
@@ -246,6 +246,8 @@ class _Cutter(Joins, Aggregates, TopN, Expansions):
         items = self.items(node)
         if any(has_query(each) for _, each in items):
             raise NotCut
+        if last_lateral(node) is not None and not lists_rows(node):
+            return self.lateral(node, items)
         if lists_rows(node) or joins_rows(node):
             return self.expanded(node, items)
         where = conjuncts(node.args.get("where"))
@@ -415,7 +417,8 @@ class _Cutter(Joins, Aggregates, TopN, Expansions):
         if joins_rows(node):
             kinds = {(each.table, each.name): each for one in used for each in one.find_all(exp.Column)}
             items = [(names[name], kinds[name]) for name in wanted] or [("one", exp.Literal.number(1))]
-            found: Piece = self.expanded(node, items)
+            make = self.lateral if last_lateral(node) is not None else self.expanded
+            found: Piece = make(node, items)
         elif not node.args.get("joins") and not any(map(has_query, where)):
             kinds = {(each.table, each.name): each for one in used for each in one.find_all(exp.Column)}
             items = [(names[name], kinds[name]) for name in wanted] or [("one", exp.Literal.number(1))]

@@ -16,6 +16,7 @@ from headrace.plan.arrange import Arrangements
 from headrace.plan.pieces import (
     HIDDEN,
     SOURCE,
+    Inputs,
     Keyed,
     NotCut,
     Piece,
@@ -81,28 +82,47 @@ class Expansions:
         if not one.key:
             raise NotCut
         shown = [(name, substituted(each, one.columns)) for name, each in items]
-        keys = [(f"{HIDDEN}{at}", each) for at, each in enumerate(one.key)]
-        inner = select(
-            [*shown, *keys],
+        around = select(
+            [],
             one.source,
             [substituted(each, one.columns) for each in where],
             [substituted(join, one.columns) for join in joins],
         )
-        inner = self.arrangements.rebound(inner)
-        kinds = [kind or TEXT for kind in types_of(inner)]
-        own = [typed_column(SOURCE, name, kind) for name, kind in zip(outputs_of(inner), kinds, strict=True)]
-        by_key, by_value = own[len(shown) :], own[: len(shown)]
-        number = exp.Window(
-            this=exp.Anonymous(this="row_number"),
-            partition_by=[each.copy() for each in by_key],
-            order=exp.Order(expressions=[exp.Ordered(this=each.copy()) for each in by_value]),
+        return numbered(
+            self.arrangements, shown, around, key=one.key, rest=[], inputs=(one.input,), describe="table function"
         )
-        outputs = [*zip(outputs_of(inner), own, strict=True), (f"{HIDDEN}{len(keys)}", number)]
-        return Keyed(
-            query=select(outputs, subquery(inner, SOURCE)),
-            visible=len(shown),
-            key=tuple(name for name, _ in keys),
-            rest=(f"{HIDDEN}{len(keys)}",),
-            inputs=(one.input,),
-            describe="table function",
-        )
+
+
+def numbered(
+    arrangements: Arrangements,
+    shown: Sequence[tuple[str, exp.Expression]],
+    around: exp.Select,
+    *,
+    key: Sequence[exp.Expression],
+    rest: Sequence[exp.Expression],
+    inputs: Inputs,
+    describe: str,
+) -> Keyed:
+    """A block without its columns, which makes several rows of one: a number tells them apart."""
+    carried = [(f"{HIDDEN}{at}", each) for at, each in enumerate([*key, *rest])]
+    inner = select([*shown, *carried], around.args["from_"].this)
+    for clause in ("joins", "where"):
+        inner.set(clause, around.args.get(clause))
+    inner = arrangements.rebound(inner)
+    kinds = [kind or TEXT for kind in types_of(inner)]
+    own = [typed_column(SOURCE, name, kind) for name, kind in zip(outputs_of(inner), kinds, strict=True)]
+    number = exp.Window(
+        this=exp.Anonymous(this="row_number"),
+        partition_by=[each.copy() for each in own[len(shown) :]],
+        order=exp.Order(expressions=[exp.Ordered(this=each.copy()) for each in own[: len(shown)]]),
+    )
+    outputs = [*zip(outputs_of(inner), own, strict=True), (f"{HIDDEN}{len(carried)}", number)]
+    names = [name for name, _ in carried]
+    return Keyed(
+        query=select(outputs, subquery(inner, SOURCE)),
+        visible=len(shown),
+        key=tuple(names[: len(key)]),
+        rest=(*names[len(key) :], f"{HIDDEN}{len(carried)}"),
+        inputs=inputs,
+        describe=describe,
+    )

@@ -85,7 +85,7 @@ class Joined:
 
 
 @dataclass(kw_only=True)
-class _Item:
+class Item:
     source: exp.Expression
     alias: str
     kind: str
@@ -139,7 +139,7 @@ class Joins:
         sides: dict[str, Side] = {}
         for each in items:
             mine = [name for name in sorted(kinds) if name[0] == each.alias]
-            sides[each.alias] = self._item_side(each, mine, kinds, first[each.alias])
+            sides[each.alias] = self.item_side(each, mine, kinds, first[each.alias])
         done = {items[0].alias}
         current: Side | Joined = sides[items[0].alias]
         waiting = items[1:]
@@ -147,7 +147,7 @@ class Joins:
         while waiting:
             item = waiting[0]
             if free:
-                item = next((each for each in waiting if _equalities(pool, done, {each.alias})), item)
+                item = next((each for each in waiting if equalities(pool, done, {each.alias})), item)
             waiting.remove(item)
             usable = pool if item.kind == "inner" else []
             usable = [
@@ -170,8 +170,8 @@ class Joins:
         assert isinstance(current, Joined)
         return current
 
-    def _item_side(
-        self, item: _Item, wanted: list[Name], kinds: Mapping[Name, exp.Column], where: list[exp.Expression]
+    def item_side(
+        self, item: Item, wanted: list[Name], kinds: Mapping[Name, exp.Column], where: list[exp.Expression]
     ) -> Side:
         names = flat_names(wanted)
         columns: list[tuple[str, exp.Expression]] = [(names[name], kinds[name]) for name in wanted]
@@ -194,11 +194,11 @@ class Joins:
     def _step(
         self, left: Side, right: Side, kind: str, conditions: list[exp.Expression], before: set[str], new: set[str]
     ) -> Joined:
-        equal = _equalities(conditions, before, new)
+        equal = equalities(conditions, before, new)
         if not equal:
             return self._with_all(left, right, kind, conditions)
         rest = [each for each in conditions if all(each is not one for one, _, _ in equal)]
-        keys = [_alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for _, a, b in equal]
+        keys = [alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for _, a, b in equal]
         one = self.arrangements.arranged(left, [a for a, _ in keys], LEFT)
         other = self.arrangements.arranged(right, [b for _, b in keys], RIGHT)
         columns: dict[Name, exp.Expression] = {**one.columns, **other.columns}
@@ -271,7 +271,7 @@ class Joins:
             right, equal, rest = self._in(inner, outer)
         else:
             raise NotCut
-        keys = [_alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for a, b in equal]
+        keys = [alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for a, b in equal]
         one = self.arrangements.arranged(left, [a for a, _ in keys], LEFT)
         other = self.arrangements.arranged(right, [b for _, b in keys], RIGHT)
         columns = {**one.columns, **other.columns}
@@ -301,7 +301,7 @@ class Joins:
             raise NotCut
         if any(sources_in(on) & outer for each in _items(node) for on in each.on):
             raise NotCut
-        equal = _equalities(outside, outer, aliases)
+        equal = equalities(outside, outer, aliases)
         if not equal:
             raise NotCut
         rest = [each for each in outside if all(each is not one for one, _, _ in equal)]
@@ -361,8 +361,8 @@ class Joins:
             raise NotCut
 
 
-def _items(node: exp.Select) -> list[_Item]:
-    items = [_Item(source=node.args["from_"].this, alias=node.args["from_"].this.alias_or_name, kind="inner", on=[])]
+def _items(node: exp.Select) -> list[Item]:
+    items = [Item(source=node.args["from_"].this, alias=node.args["from_"].this.alias_or_name, kind="inner", on=[])]
     for join in node.args.get("joins") or []:
         known = {"this", "side", "kind", "on"}
         if any(value for name, value in join.args.items() if name not in known):
@@ -371,7 +371,7 @@ def _items(node: exp.Select) -> list[_Item]:
         if side not in ("", "left", "right", "full") or kind not in ("", "inner", "outer", "cross"):
             raise NotCut
         items.append(
-            _Item(
+            Item(
                 source=join.this,
                 alias=join.this.alias_or_name,
                 kind=side or "inner",
@@ -383,7 +383,7 @@ def _items(node: exp.Select) -> list[_Item]:
     return items
 
 
-def _nullable(items: Sequence[_Item]) -> set[str]:
+def _nullable(items: Sequence[Item]) -> set[str]:
     """The sources that an outer join may fill with NULLs."""
     found: set[str] = set()
     for position, each in enumerate(items):
@@ -394,7 +394,7 @@ def _nullable(items: Sequence[_Item]) -> set[str]:
     return found
 
 
-def _equalities(
+def equalities(
     conditions: Sequence[exp.Expression], left: set[str], right: set[str]
 ) -> list[tuple[exp.Expression, exp.Expression, exp.Expression]]:
     """Of the conditions those that compare something of one side with something of the other, each with the two."""
@@ -410,7 +410,7 @@ def _equalities(
     return found
 
 
-def _alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
+def alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
     """Two sides of an equality as the type that they are compared as."""
     kinds = [type_of(one) or TEXT, type_of(other) or TEXT]
     if kinds[0] == kinds[1]:

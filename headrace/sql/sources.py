@@ -14,7 +14,7 @@ from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.names import SCHEMA, relation_name
 from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full, row_of_source
 from headrace.sql.sets import ROWS_FROM
-from headrace.sql.shapes import is_query, require_alias, unnest_call
+from headrace.sql.shapes import as_lateral, is_query, require_alias, unnest_call
 from headrace.sql.time_windows import is_time_window, time_window, windowed_relation
 from headrace.sql.translate import Translator, clause_name
 from headrace.sql.typed import TEXT
@@ -47,6 +47,8 @@ class Sources:
             self._join(join, scope)
 
     def _join(self, join: exp.Join, scope: Scope) -> None:
+        if join.method.upper() == "ASOF":
+            as_lateral(join)
         before = list(scope.sources)
         join.set("this", self._source(join.this, scope))
         after = [source for source in scope.sources if not any(source is other for other in before)]

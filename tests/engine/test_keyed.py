@@ -19,6 +19,7 @@ VIEWS = {
     "different": "SELECT DISTINCT x FROM t",
     "joined": "SELECT t.id, u.name FROM t LEFT JOIN u ON t.k = u.id",
     "newest": "SELECT DISTINCT ON (k) k, id, x FROM t ORDER BY k, x DESC, id",
+    "averages": "SELECT k, avg(x) AS a, count(DISTINCT x) AS d FROM t GROUP BY k",
     "ranked": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC) AS r FROM t",
 }
 
@@ -43,7 +44,7 @@ def internal_tables(db) -> list[str]:
 
 @pytest.mark.parametrize(
     ("small", "names"),
-    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest"])],
+    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest", "averages"])],
 )
 def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
     monkeypatch.setattr(keyed, "FEW_KEYS", 5)
@@ -159,6 +160,32 @@ def test_functions_that_return_rows(tables):
     tables.sql(f"CREATE MATERIALIZED VIEW of_groups AS {of_groups}")
     tables.sql("INSERT INTO lists VALUES (5, 5, NULL)")
     check(tables, "of_groups")
+
+
+def test_asof_and_lateral_joins(tables):
+    tables.sql("CREATE TABLE prices (id INT PRIMARY KEY, k INT, at INT, price INT)")
+    views = {
+        "then": "SELECT t.id, p.price FROM t ASOF JOIN prices AS p ON t.k = p.k AND t.x >= p.at",
+        "soon": "SELECT t.id, p.id AS p FROM t ASOF LEFT JOIN prices AS p ON t.k = p.k AND p.at > t.x WHERE t.id > 5",
+        "dearest": "SELECT t.id, q.price FROM t, LATERAL (SELECT p.price FROM prices AS p WHERE p.k = t.k"
+        " ORDER BY p.price DESC, p.id LIMIT 2) AS q",
+        "counts": "SELECT q.c, count(*) AS n FROM t CROSS JOIN LATERAL (SELECT count(*) AS c FROM prices AS p"
+        " WHERE p.k = t.k AND p.at <= t.x) AS q GROUP BY q.c",
+    }
+    tables.sql("INSERT INTO t SELECT g, g % 5, g % 7 FROM generate_series(1, 40) AS g")
+    for name, query in views.items():
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}")
+    tables.sql("INSERT INTO prices SELECT g, g % 6, g, g * 37 % 11 FROM generate_series(0, 9) AS g")
+    check(tables, *views)
+    tables.sql("UPDATE prices SET at = at - 3 WHERE id % 2 = 0")
+    tables.sql("DELETE FROM t WHERE x = 3")
+    tables.sql("INSERT INTO t VALUES (100, NULL, 3), (101, 2, NULL), (102, 2, 50)")
+    check(tables, *views)
+    tables.sql("DELETE FROM prices WHERE k = 2")
+    check(tables, *views)
+    assert tables.sql("SELECT p FROM soon WHERE id = 102").rows() == [(None,)]
+    with pytest.raises(HeadraceError, match="ASOF JOIN needs one"):
+        tables.sql("SELECT 1 FROM t ASOF JOIN u ON t.k = u.id")
 
 
 def test_what_is_joined_with_all_rows(tables):
