@@ -265,7 +265,14 @@ class Coordinator:
 
     def _until_tick(self) -> float:
         """Seconds until a row comes or goes with the clock."""
-        return math.inf if self._closing else max(self._due_in(self._working), self._tick_after - time.monotonic())
+        if self._closing:
+            return math.inf
+        try:
+            due = self._due_in(self._working)
+        except HeadraceError as error:  # a file that cannot be read now
+            log.warning("it is not known when a row is due: %s", error.message)
+            due = self._parameter("barrier_interval") / 1000
+        return max(due, self._tick_after - time.monotonic())
 
     def _patience(self, until_tick: float) -> float | None:
         """How long the loop may sleep if nobody wakes it."""

@@ -207,8 +207,10 @@ class Jobs:
                 )
             catalog = state.catalog.update(relation.replace(parallelism=wanted))
             state = dataclasses.replace(state, catalog=catalog)
-            if job is not None:
-                state = with_job(state, job.replace(parallelism=actual))
+            # … and the internal tables that a view waits for, as far as they have one of their own
+            for each in jobs_for(state, relation.id) if job is not None else ():
+                if each.id == relation.id or each.strategy == "arrangement":
+                    state = with_job(state, each.replace(parallelism=actual))
             for id, following in tables_of(state, copies=True).items():
                 if relation.id in (id, following.copy_of):
                     state = with_following(state, id, dataclasses.replace(following, parallelism=actual))

@@ -176,8 +176,11 @@ class KeyedRelations:
         if relation.operator.clock is not None:
             now = state.offsets[CLOCK]
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
-            if keys is None or moved is None or moved.num_rows > FEW_KEYS:
+            if moved is None:
                 return self._recomputed(state, relation, None, epoch)
+            if keys is None or moved.num_rows > FEW_KEYS:
+                every = self._all_keys(state, relation, touched, built, moved)
+                return self._recomputed(state, relation, every, epoch)
             keys = _each_once(relation, pa.concat_tables([keys, moved]))
             if keys.num_rows == 0:
                 return None
@@ -429,9 +432,16 @@ class KeyedRelations:
             )
         )
 
-    def _all_keys(self, state: Manifest, relation: Relation, touched: Touched, built: int) -> DataFrame:
+    def _all_keys(
+        self, state: Manifest, relation: Relation, touched: Touched, built: int, moved: pa.Table | None = None
+    ) -> DataFrame:
+        """The touched keys, and those that the clock has moved."""
         layout = Layout.of(relation)
         parts = []
+        if moved is not None:
+            ddl = ", ".join(f"_hr_k{at} {layout.types[name].spark}" for at, name in enumerate(moved.column_names))
+            named = moved.rename_columns([f"_hr_k{at}" for at in range(moved.num_columns)])
+            parts.append(self._spark.createDataFrame(named, schema=ddl))
         for id, columns in relation.operator.inputs:
             if not touched.get(id):
                 continue

@@ -21,6 +21,7 @@ from headrace.plan.pieces import (
     NotCut,
     Side,
     aliased,
+    free_name,
     rebound,
     select,
     subquery,
@@ -88,7 +89,7 @@ class Arrangements:
         for number, each in enumerate(keys):
             name = each.name if isinstance(each, exp.Column) else ""
             if name not in flats or name in names:
-                name = _free(f"key_{number}", [*flats, *names])
+                name = free_name(f"key_{number}", [*flats, *names])
                 items.append((name, each))
             names.append(name)
         sorted_by = self._sorted_by(order or (), names, flats, items)
@@ -108,7 +109,10 @@ class Arrangements:
         """A query by what tells its rows apart."""
         query, source = side.query, side.query.args.get("from_")
         plain = isinstance(query, exp.Select) and source is not None and isinstance(source.this, exp.Table)
-        if not plain or query.args.get("joins") or source.this.db != SCHEMA:
+        computed = plain and any(not isinstance(each.unalias(), exp.Column) for each in query.expressions)
+        one_row = plain and source.this.db == SCHEMA and not self.catalog.get(source.this.name).pk
+        # Of one row, what is computed from it is stored: it may stay as it is when the row does not.
+        if not plain or query.args.get("joins") or source.this.db != SCHEMA or (one_row and computed):
             items = [(flat, typed_column(alias, flat, kind)) for flat, kind in side.types.items()]
             relation = self._arrangement(select(items, subquery(query.copy(), alias)), [], None)
             return Arranged(
@@ -151,7 +155,7 @@ class Arrangements:
             if name not in flats:
                 name = next((own for own, item in items if item == each.this), "")
             if not name:
-                name = _free(f"order_{number}", [own for own, _ in items])
+                name = free_name(f"order_{number}", [own for own, _ in items])
                 items.append((name, each.this))
             if name not in names and all(key.name != name for key in found):
                 descending, nulls_first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
@@ -306,9 +310,3 @@ def _ascending(name: str) -> KeyColumn:
 def _ordered(alias: str, key: KeyColumn, relation: Relation) -> exp.Ordered:
     column = typed_column(alias, key.name, relation.column(key.name).type)
     return exp.Ordered(this=column, desc=key.descending, nulls_first=key.nulls_first)
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -41,6 +41,7 @@ from headrace.plan.pieces import (
     columns_of,
     conjuncts,
     flat_names,
+    free_name,
     has_query,
     merged,
     on_top,
@@ -52,7 +53,7 @@ from headrace.plan.pieces import (
     typed_column,
 )
 from headrace.plan.top import TopN, first_wanted, with_key
-from headrace.plan.unnest import unnested
+from headrace.plan.unnest import unnested, without_not_in
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.grouping import has_aggregate
@@ -223,6 +224,7 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
             inner.set("distinct", None)
             inner.set("order", None)
             return self._distinct(self.linear(inner))
+        node = without_not_in(node, self.arrangements.rebound, lambda each: self.without_nulls(each, node))
         node = unnested(node, self.arrangements.rebound)
         items = [each.unalias() for each in node.expressions]
         grouped = any(node.args.get(key) is not None for key in ("group", "having")) or any(map(has_aggregate, items))
@@ -287,10 +289,7 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         names = [name for name, _ in items]
         added = []
         for at, (edge, _) in enumerate(edges):
-            name = f"moment_{at}"
-            while name in names:
-                name += "_"
-            added.append((name, edge))
+            added.append((free_name(f"moment_{at}", names), edge))
         there = [exp.Not(this=exp.Is(this=edge.copy(), expression=exp.Null())) for edge, _ in edges]
         found = self.mapped(node, [*items, *added], [*where, *there])
         for (name, _), (_, comparison) in zip(added, edges, strict=True):

@@ -266,7 +266,7 @@ class Joins:
         if isinstance(inner, exp.Exists):
             right, equal, rest = self._exists(inner.this, outer)
         elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            if negated and not self._without_nulls(inner, node):
+            if negated and not self.without_nulls(inner, node):
                 raise NotCut  # one NULL among the others, and nothing is known not to be there
             right, equal, rest = self._in(inner, outer)
         else:
@@ -320,7 +320,7 @@ class Joins:
         side = Side(query=side.query, names={("in", name): name}, types=side.types)
         return side, [(condition.this, typed_column("in", name, side.types[name]))], []
 
-    def _without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
+    def without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
         """Whether neither side of IN can be NULL: both are columns of tables that say so."""
         query = condition.args["query"]
         inner = query.this if isinstance(query, exp.Subquery) else query

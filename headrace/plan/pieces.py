@@ -225,6 +225,17 @@ def merged(inputs: Iterable[tuple[str, tuple[str, ...]]]) -> Inputs:
     return tuple(found.items())
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """
+    >>> free_name("a", ["a", "b"])
+    'a_'
+    """
+    taken = set(taken)
+    while name in taken:
+        name += "_"
+    return name
+
+
 def flat_names(wanted: Iterable[Name]) -> dict[Name, str]:
     """A name for each column of some sources: its own, if that is clear.
 

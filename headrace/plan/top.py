@@ -28,6 +28,7 @@ from headrace.plan.pieces import (
     aliased,
     columns_above,
     conjuncts,
+    free_name,
     has_query,
     on_top,
     outputs_of,
@@ -36,8 +37,9 @@ from headrace.plan.pieces import (
     typed_column,
 )
 from headrace.sql.grouping import has_aggregate
-from headrace.sql.translate import types_of
+from headrace.sql.translate import type_of, types_of
 from headrace.sql.typed import TEXT
+from headrace.types import SqlType
 
 Items = list[tuple[str, exp.Expression]]
 
@@ -79,11 +81,13 @@ class TopN:
             return fused
         side = self.side(node, listed)
         keys = [substituted(each, side.over(SOURCE)) for each in common]
+        order = windows[0].args.get("order")
+        sorted_by = [substituted(each, side.over(SOURCE)) for each in order.expressions] if order else []
+        if common and not all(has_order(type_of(each.this)) for each in sorted_by):
+            first = None
         if first is None:
             arranged = self.arrangements.arranged(side, keys, SOURCE)
         else:
-            order = windows[0].args.get("order")
-            sorted_by = [substituted(each, side.over(SOURCE)) for each in order.expressions] if order else []
             arranged = self.arrangements.arranged(side, keys, SOURCE, sorted_by)
         outputs = [(name, substituted(each, arranged.columns)) for name, each in items]
         for window in [found for _, each in outputs for found in each.find_all(exp.Window)]:
@@ -134,6 +138,8 @@ class TopN:
         side = self.arrangements.side(found, names)
         for each in order:
             at = int(each.this.name)
+            if not has_order(kinds[at]):
+                raise NotCut
             each.set("this", typed_column(SOURCE, outputs[at], kinds[at]))
         arranged = self.arrangements.arranged(side, [], SOURCE, order)
         shown = [(name, arranged.columns[SOURCE, name]) for name in outputs[: len(outputs_of(node))]]
@@ -143,6 +149,11 @@ class TopN:
         if offset:
             query.set("offset", exp.Offset(expression=exp.Literal.number(offset)))
         return with_key(shown, arranged, query, "top n", limit + offset)
+
+
+def has_order(kind: SqlType | None) -> bool:
+    """Whether rows can be stored in the order of values of a type."""
+    return kind is None or kind.name not in ("array", "struct", "map")
 
 
 def _order(arranged: Arranged) -> exp.Order | None:
@@ -162,7 +173,7 @@ def _without_order(node: exp.Select | exp.SetOperation) -> tuple[exp.Query, list
             at = int(each.this.name) - 1
         elif isinstance(inner, exp.Select) and inner.args.get("distinct") is None:
             at = len(inner.expressions)
-            inner.append("expressions", aliased(each.this.copy(), f"order_{number}"))
+            inner.append("expressions", aliased(each.this.copy(), free_name(f"order_{number}", outputs_of(inner))))
         elif isinstance(inner, exp.SetOperation) and names.count(each.this.name) == 1:
             at = names.index(each.this.name)
         else:

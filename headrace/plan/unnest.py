@@ -25,6 +25,7 @@ from headrace.plan.pieces import (
     aliased,
     conjunction,
     conjuncts,
+    free_name,
     has_query,
     outputs_of,
     select,
@@ -33,6 +34,7 @@ from headrace.plan.pieces import (
     typed_column,
 )
 from headrace.sql.aggregates import is_call
+from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.translate import types_of
 
@@ -55,6 +57,47 @@ def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
         return node
     changed.set("where", exp.Where(this=conjunction(lifted)))
     return changed
+
+
+def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.In], bool]) -> exp.Select:
+    """The block with NOT IN taken apart, where NULLs are possible: then it is not true if there is one on any side.
+
+    x NOT IN (q)    NOT EXISTS (SELECT 1 FROM q WHERE q.y = x) AND
+                    (q has no rows OR (x IS NOT NULL AND q has none that are NULL))
+    """
+    where = conjuncts(node.args.get("where"))
+    found: list[exp.Expression] = []
+    for number, each in enumerate(where):
+        inner = each.this.unnest() if isinstance(each, exp.Not) else None
+        asked = isinstance(inner, exp.In) and inner.args.get("query") is not None
+        if not asked or never_null(inner) or not _is_apart(inner):
+            found.append(each)
+            continue
+        alias = f'"{INTERNAL_PREFIX}n{number}"'
+        query = inner.args["query"]
+        source = f"({print_sql(query.this if isinstance(query, exp.Subquery) else query)}) AS {alias}"
+        value, column = print_sql(inner.this), f"{alias}.{exp.to_identifier(outputs_of(query)[0], quoted=True).sql()}"
+        texts = [
+            f"NOT EXISTS (SELECT 1 FROM {source} WHERE {column} = {value})",
+            f"((SELECT count(*) = 0 FROM {source}) OR"
+            f" ({value} IS NOT NULL AND (SELECT count(*) = 0 FROM {source} WHERE {column} IS NULL)))",
+        ]
+        found += [parse_expression(text) for text in texts]
+    if found == where:
+        return node
+    changed = node.copy()
+    changed.set("where", exp.Where(this=conjunction(found)))
+    bound = rebind(changed)
+    assert isinstance(bound, exp.Select)
+    return bound
+
+
+def _is_apart(condition: exp.In) -> bool:
+    """Whether what is compared with depends on nothing, and what is compared is one value."""
+    query = condition.args["query"]
+    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}
+    apart = all(each.table in own for each in query.find_all(exp.Column))
+    return apart and not isinstance(condition.this.unnest(), exp.Tuple) and not has_query(condition.this)
 
 
 def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Rebind) -> exp.Expression:
@@ -106,7 +149,7 @@ def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
         if isinstance(each, exp.Query):
             return each
         if each in keys or is_call(each):
-            name, _ = known.setdefault(each.sql(), (f"had_{len(known)}", each.copy()))
+            name, _ = known.setdefault(each.sql(), (free_name(f"had_{len(known)}", names), each.copy()))
             return typed_column(alias, name, None)
         for name, value in list(each.args.items()):
             if isinstance(value, exp.Expression):

@@ -2,8 +2,8 @@
 what its query says of the tables, in the manifest that was committed.
 
 Views are created before there are rows, between writes, and while others write, in parts, and rescaled meanwhile; the
-engine is abandoned as if it had crashed, and opened again. A failure names its seed: ``pytest -k seed7`` replays it, and
-``HYPOTHESIS_PROFILE=thorough`` tries more of them, with all views at once.
+engine is abandoned as if it had crashed, and opened again. A failure names its seed: ``pytest -k seed7`` replays it,
+and ``HYPOTHESIS_PROFILE=thorough`` tries more of them, with all views at once.
 """
 
 from __future__ import annotations
