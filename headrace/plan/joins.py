@@ -156,6 +156,10 @@ class Joins:
             pool = [each for each in pool if each not in usable]
             conditions = usable + item.on
             later = [*used, *asked, *pool, *(on for each in waiting for on in each.on), *conditions]
+            if isinstance(current, Joined) and current.whole and not equalities(conditions, done, {item.alias}):
+                self._also_with_all(current, sides[item.alias], item.kind, conditions)
+                done |= {item.alias}
+                continue
             left = self._as_side(current, later)
             current = self._step(left, sides[item.alias], item.kind, conditions, done, {item.alias})
             done |= {item.alias}
@@ -238,18 +242,10 @@ class Joins:
         if not one.key or one.input[0] == other.input[0]:
             raise NotCut
         columns: dict[Name, exp.Expression] = {**one.columns, **other.columns}
-        join = exp.Join(this=other.source, kind="CROSS")
-        if conditions:
-            on = conjunction([substituted(each, columns) for each in conditions])
-            join = exp.Join(this=other.source, on=on)
-        if kind == "left":
-            join.set("side", "LEFT")
-            join.set("kind", None)
-            join.set("on", join.args.get("on") or exp.Boolean(this=True))
         return Joined(
             arrangements=self.arrangements,
             source=one.source,
-            joins=[join],
+            joins=[_without_equality(other.source, kind, conditions, columns)],
             columns=columns,
             key=list(one.key),
             rest=list(other.key),
@@ -257,6 +253,17 @@ class Joins:
             describe=f"{kind} join",
             whole=(other.input[0],),
         )
+
+    def _also_with_all(self, current: Joined, right: Side, kind: str, conditions: list[exp.Expression]) -> None:
+        """The same once more: nothing of what is there needs to be stored for it."""
+        other = self.arrangements.itself(right, f"{RIGHT}{len(current.joins)}")
+        if kind not in ("inner", "left") or other.input[0] in [name for name, _ in current.inputs]:
+            raise NotCut
+        current.columns |= other.columns
+        current.joins.append(_without_equality(other.source, kind, conditions, current.columns))
+        current.rest += other.key
+        current.inputs.append((other.input[0], ()))
+        current.whole += (other.input[0],)
 
     # --- EXISTS and IN --------------------------------------------------------------------------------------------
 
@@ -422,6 +429,18 @@ def alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, e
     if kind is None:
         raise NotCut
     return cast_to(one, kind), cast_to(other, kind)
+
+
+def _without_equality(
+    source: exp.Expression, kind: str, conditions: list[exp.Expression], columns: Mapping[Name, exp.Expression]
+) -> exp.Join:
+    if kind == "inner" and not conditions:
+        return exp.Join(this=source, kind="CROSS")
+    on = conjunction([substituted(each, columns) for each in conditions]) if conditions else exp.Boolean(this=True)
+    join = exp.Join(this=source, on=on)
+    if kind == "left":
+        join.set("side", "LEFT")
+    return join
 
 
 def _coalesced(one: exp.Expression, other: exp.Expression) -> exp.Expression:
