@@ -257,7 +257,7 @@ class Joins:
     def _also_with_all(self, current: Joined, right: Side, kind: str, conditions: list[exp.Expression]) -> None:
         """The same once more: nothing of what is there needs to be stored for it."""
         other = self.arrangements.itself(right, f"{RIGHT}{len(current.joins)}")
-        if kind not in ("inner", "left") or other.input[0] in [name for name, _ in current.inputs]:
+        if kind not in ("inner", "left") or other.input[0] == current.inputs[0][0]:
             raise NotCut
         current.columns |= other.columns
         current.joins.append(_without_equality(other.source, kind, conditions, current.columns))
