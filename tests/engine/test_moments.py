@@ -17,6 +17,8 @@ VIEWS = {
     "later": "SELECT id FROM e WHERE at <= now() AND k > 0",
     "of_today": "SELECT k, count(*) AS c, max(at) AS m FROM e"
     " WHERE at BETWEEN now() - INTERVAL '1 day' AND now() + INTERVAL '2 hours' GROUP BY k",
+    "closed": "SELECT window_start, c FROM (SELECT window_start, window_end, count(*) AS c FROM TUMBLE(e, at,"
+    " INTERVAL '1 hour') GROUP BY window_start, window_end) AS w WHERE window_end <= now()",
     "joined": "SELECT e.id, f.name FROM e JOIN f ON e.k = f.id WHERE e.at + INTERVAL '30 minutes' >= now()",
 }
 
@@ -74,7 +76,7 @@ def test_rows_come_and_go_without_any_input(db, clock, spark, warehouse):
     db.sql(f"CREATE MATERIALIZED VIEW recent AS {VIEWS['recent']}")
     write(40)
     db.sql("INSERT INTO e VALUES (-1, 1, TIMESTAMP '2026-01-01 12:30:00')")
-    for name in ("later", "of_today", "joined"):
+    for name in ("later", "of_today", "closed", "joined"):
         db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {VIEWS[name]}")
     check(db, *VIEWS)
     before = db.sql("SELECT count(*) FROM later").rows()
