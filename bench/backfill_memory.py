@@ -3,7 +3,8 @@
 Each size in a process of its own, which opens a table that another one has filled: otherwise what an INSERT of 20 M
 rows leaves in Python's workers would count. The JVM's heap is what a JVM fills before it collects, so what is counted
 is the rest (Python and what lies outside the heap) and the heap in use after a collection, sampled while the view is
-filled. Every slot has its Python worker before: how many there are depends on how much ran at once, not on the table.
+filled. Every slot has its Python worker before, and that worker has filled a view: how many there are, and which of them
+have loaded what a fill needs, depends on how much ran at once, not on the table.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ def load(warehouse: str, rows: int) -> None:
 def fill(warehouse: str) -> int:
     """The peak, in bytes."""
     with headrace.connect(warehouse, driver_memory="4g") as db:
-        db.sql("CREATE MATERIALIZED VIEW warm AS SELECT id FROM t WHERE id < 200000")
         db.engine.spark.range(0, 16, 1, 16).mapInArrow(slowly, "id BIGINT").collect()
+        for number in range(4):
+            db.sql(f"CREATE MATERIALIZED VIEW warm{number} AS SELECT id FROM t WHERE id < 200000")
         runtime = db.engine.spark._jvm.java.lang.Runtime.getRuntime()
         peak, stop = [0], threading.Event()
 
         def watch() -> None:
-            while not stop.wait(0.5):
+            while not stop.wait(0.05):  # a fill of the small table takes about a second
                 runtime.gc()
                 used = runtime.totalMemory() - runtime.freeMemory()
                 peak[0] = max(peak[0], used + resident_bytes(leave_out="java"))
