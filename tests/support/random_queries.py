@@ -79,7 +79,8 @@ class Queries:
             other, alias, names = self._source(depth)
             more = [f"{alias}.{name}" for name in names]
             kind = self._chance.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-            on = f"{self._chance.choice(columns)} = {self._chance.choice(more)}"
+            compared = "<" if kind in ("JOIN", "LEFT JOIN") and self._chance.random() < 0.1 else "="
+            on = f"{self._chance.choice(columns)} {compared} {self._chance.choice(more)}"
             if self._chance.random() < 0.3 and kind != "FULL JOIN":
                 on += f" AND {self._condition([self._chance.choice(columns), self._chance.choice(more)])}"
             text += f" {kind} {other} ON {on}"
@@ -109,6 +110,10 @@ class Queries:
         shown = [key for key in keys if self._chance.random() < 0.8]
         items = shown + [self._aggregate(columns) for _ in range(self._chance.randint(0 if shown else 1, 2))]
         having = f" HAVING {self._aggregate(columns)} > 1" if self._chance.random() < 0.2 else ""
+        if self._chance.random() < 0.1:
+            source_of_value, alias, names = self._source(0)
+            value = f"(SELECT {self._aggregate([f'{alias}.{name}' for name in names])} FROM {source_of_value})"
+            having = f" HAVING {self._aggregate(columns)} >= {value}"
         where = self._where(columns)
         return f"SELECT {self._columns(items)} FROM {source}{where} GROUP BY {', '.join(keys)}{having}"
 
@@ -179,6 +184,7 @@ class Queries:
                 f"{mine} NOT IN (SELECT {other} FROM {inner}{self._where(theirs)})",
                 f"{self._chance.choice(columns)} >= (SELECT max({self._chance.choice(theirs)}) FROM {inner}"
                 f" WHERE {other} = {mine})",
+                f"{mine} {self._chance.choice(['<', '>=', '='])} (SELECT {self._aggregate(theirs)} FROM {inner})",
             ]
         )
         return f"SELECT {self._columns(self._numbers(columns))} FROM {source} WHERE {asked}"
