@@ -165,7 +165,7 @@ def test_functions_that_return_rows(tables):
 def test_asof_and_lateral_joins(tables):
     tables.sql("CREATE TABLE prices (id INT PRIMARY KEY, k INT, at INT, price INT)")
     views = {
-        "then": "SELECT t.id, p.price FROM t ASOF JOIN prices AS p ON t.k = p.k AND t.x >= p.at",
+        "as_of": "SELECT t.id, p.price FROM t ASOF JOIN prices AS p ON t.k = p.k AND t.x >= p.at",
         "soon": "SELECT t.id, p.id AS p FROM t ASOF LEFT JOIN prices AS p ON t.k = p.k AND p.at > t.x WHERE t.id > 5",
         "dearest": "SELECT t.id, q.price FROM t, LATERAL (SELECT p.price FROM prices AS p WHERE p.k = t.k"
         " ORDER BY p.price DESC, p.id LIMIT 2) AS q",
