@@ -77,7 +77,8 @@ def load(db: Database) -> None:
 
 def changes(db: Database, share: float, round: int) -> pa.Table:
     step = int(1 / share)
-    names = [column.split()[0] for column in TABLES["lineitem"].split(", ") if column.startswith("l_")]
+    parts = TABLES["lineitem"].split(", ")
+    names = [part.split()[0] for part in parts if part.startswith("l_") and " " in part]
     query = f"SELECT {rows('lineitem', round)} FROM generate_series({round}, {ORDERS * LINES - 1}, {step}) AS g"
     found = db.sql(f"SELECT * FROM ({query}) AS q ({', '.join(names)})").arrow()
     kinds = db.sql("SELECT * FROM lineitem LIMIT 0").arrow().schema
