@@ -94,16 +94,31 @@ class Operator:
     adds: tuple[tuple[str, str | None], ...] = ()
     """If all columns but the key can be had from their old values and the inputs' changes: those columns, each with the
     one that counts what it is the sum of, if it is one. The first counts the rows of a key."""
+    averages: tuple[tuple[str, str, str], ...] = ()
+    """… and columns that are one of those divided by another: its name, and theirs."""
+    first: tuple[int, ...] = ()
+    """If no more than the first rows of a key are needed, in the order of an input's pk: how many, for each input."""
+    whole: tuple[int, ...] = ()
+    """Inputs of which all rows belong to every key: if one of them changes, all is computed anew."""
+    clock: tuple[str, str] | None = None
+    """If a row is there only at some times: a column, and how the time must compare with it. The first of its key."""
 
     @property
     def recomputes(self) -> bool:
         """Whether all of it is computed anew when an input changes."""
-        return not self.key and not self.adds
+        return not self.key and not self.adds and not self.first
 
     def to_json(self) -> dict[str, Any]:
         inputs = [[id, list(columns)] for id, columns in self.inputs]
         data = {"key": list(self.key), "inputs": inputs, "describe": self.describe}
-        return data | ({"adds": [list(each) for each in self.adds]} if self.adds else {})
+        more = {
+            "adds": list(map(list, self.adds)),
+            "averages": list(map(list, self.averages)),
+            "first": list(self.first),
+            "whole": list(self.whole),
+            "clock": list(self.clock or ()),
+        }
+        return data | {name: value for name, value in more.items() if value}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Operator:
@@ -112,6 +127,10 @@ class Operator:
             inputs=tuple((id, tuple(columns)) for id, columns in data["inputs"]),
             describe=data["describe"],
             adds=tuple((name, count) for name, count in data.get("adds", ())),
+            averages=tuple((name, total, count) for name, total, count in data.get("averages", ())),
+            first=tuple(data.get("first", ())),
+            whole=tuple(data.get("whole", ())),
+            clock=tuple(data["clock"]) if "clock" in data else None,
         )
 
 

@@ -90,7 +90,11 @@ class Job:
     started_at: float = 0.0
     """Seconds since 1970."""
     builds: bool = False
-    """Whether it waits for its inputs to be complete, and is then computed at once: no chunks, and no positions."""
+    """Whether it waits for its inputs to be complete, and is then computed: no chunks, and no positions."""
+    built: int = 0
+    """… and up to which vnode that has been done."""
+    after: tuple[int, ...] = ()
+    """Jobs that have to be done before this one starts."""
 
     @property
     def done(self) -> bool:
@@ -173,6 +177,7 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         data = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         data["order"] = [list(pair) for pair in self.order]
+        data["after"] = list(self.after)
         data["inputs"] = {str(id): each.to_json() for id, each in self.inputs.items()}
         return data
 
@@ -180,7 +185,7 @@ class Job:
     def from_json(data: Mapping[str, Any]) -> Job:
         inputs = {int(id): Input.from_json(each) for id, each in data["inputs"].items()}
         order = tuple((first, then) for first, then in data["order"])
-        return Job(**{**data, "inputs": inputs, "order": order})
+        return Job(**{**data, "inputs": inputs, "order": order, "after": tuple(data.get("after", ()))})
 
 
 def replica_needed_after(committed_epoch: int, snapshots: Iterable[int]) -> int:

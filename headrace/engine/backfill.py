@@ -114,6 +114,7 @@ class Backfills:
                 or job.paused
                 or job.id in self._unlaunched
                 or (job.builds and job.rate_limit == 0)
+                or any(id in jobs for id in job.after)
             ):
                 continue
             if (retry_at := self._pace(job).retry_at) > time.monotonic():

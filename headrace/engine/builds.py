@@ -1,11 +1,11 @@
 """Building relations that follow their inputs key by key (:mod:`headrace.engine.keyed`), beside the epochs.
 
-Such a relation waits until its inputs are complete. Then one query of Spark's computes all of it as of one epoch and
-writes it, while epochs go on. When it is ready it lands in the next epoch, together with what its inputs have gone
-through meanwhile: the keys that were touched since are computed once more.
+Such a relation waits until its inputs are complete. Then a query of Spark's computes a part of it as of one epoch and
+writes it, while epochs go on: a range of vnodes, or all of it where its inputs are not stored by its key. When it is
+ready it lands in the next epoch, together with what its inputs have gone through meanwhile: the keys that were touched
+since are computed once more. From then on that part is kept up to date, while the next one is built.
 
-What is being built is in memory only. After a crash it is begun anew; the inputs, which take longer, go on from where
-they were.
+The job in the manifest says which parts have landed. So after a crash at most one part is computed again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from headrace.backfill.job import Job
-from headrace.catalog import Relation
-from headrace.engine.filling import finished
+from headrace.catalog import Catalog, Relation
+from headrace.engine.filling import finished, with_job
 from headrace.engine.replica import DeltaLog
 from headrace.errors import HeadraceError
 from headrace.failpoints import failpoint
 from headrace.state.manifest import Manifest
 from headrace.state.runs import Run, RunFile
+from headrace.state.vnode import VNODES
+
+PART_ROWS = 4_000_000
+"""Stored rows of the inputs that a part is computed from, about: what one query of Spark's holds, and what a crash may
+cost."""
+
+MOST_PARTS = 64
 
 BUILD = "build"
 """Under which the log keeps what was written to inputs meanwhile."""
@@ -36,6 +43,7 @@ class Build:
     relation: Relation
     state: Manifest
     """As of which it is computed: its files must stay until then."""
+    vnodes: range
     future: Future[list[RunFile]]
 
     @property
@@ -54,7 +62,7 @@ class Build:
 class Builds:
     def __init__(self, pool: ThreadPoolExecutor, log: DeltaLog, on_ready: Callable[[], None]):
         self._pool, self._log, self._on_ready = pool, log, on_ready
-        self.compute: Callable[[Manifest, Relation], list[RunFile]] | None = None
+        self.compute: Callable[[Manifest, Relation, range], list[RunFile]] | None = None
         self.running: list[Build] = []
 
     def launch(self, job: Job, working: Manifest, prepare: Callable[[str], None]) -> None:
@@ -62,14 +70,15 @@ class Builds:
         inputs = [working.catalog.relations[id] for id in relation.reads]
         if any(each.creating for each in inputs) or any(each.job_id == job.id for each in self.running):
             return
-        build = Build(relation=relation, state=working, future=Future())
+        vnodes = next_part(relation, working, job.built)
+        build = Build(relation=relation, state=working, vnodes=vnodes, future=Future())
         build.future.add_done_callback(lambda _: self._on_ready())
 
         def work() -> None:
             try:
                 prepare(relation.name)
                 assert self.compute is not None
-                files = self.compute(working, relation)
+                files = self.compute(working, relation, vnodes)
                 failpoint("after_build")
                 build.future.set_result(files)
             except BaseException as error:
@@ -86,6 +95,7 @@ class Builds:
             if each.job_id in jobs
             and jobs[each.job_id].error is None
             and each.snapshot >= jobs[each.job_id].created_epoch
+            and each.vnodes.start == jobs[each.job_id].built
         ]
 
     @property
@@ -129,18 +139,40 @@ def builds_in(landings: Sequence[Build | object]) -> list[Build]:
     return [each for each in landings if isinstance(each, Build)]
 
 
+def next_part(relation: Relation, state: Manifest, built: int) -> range:
+    """The vnodes to compute after those that are there already."""
+    if not _in_parts(relation, state.catalog):
+        return range(VNODES)
+    rows = sum(run.rows for id in relation.reads for run in state.runs.get(id, ()))
+    parts = max(1, min(MOST_PARTS, -(-rows // PART_ROWS)))
+    return range(built, min(VNODES, built - (-VNODES // parts)))
+
+
+def _in_parts(relation: Relation, catalog: Catalog) -> bool:
+    """Whether the rows of its vnodes follow from its inputs' rows of the same vnodes."""
+    operator = relation.operator
+    assert operator is not None
+    if not operator.key or operator.adds or relation.distribution != operator.key:
+        return False
+    own = [relation.column(name).type for name in operator.key]
+    for id, columns in operator.inputs:
+        source = catalog.relations[id]
+        if source.distribution != columns or [source.column(name).type for name in columns] != own:
+            return False
+    return True
+
+
 def landed(state: Manifest, build: Build, job: Job) -> Manifest:
-    """The relation with what was computed, and complete."""
+    """The relation with what was computed, and complete if that is all."""
     files = build.future.result()
-    runs = dict(state.runs)
     if files:
-        runs[job.id] = (
-            Run(
-                id=uuid.uuid4().hex,
-                first_epoch=build.snapshot,
-                last_epoch=build.snapshot,
-                files=tuple(files),
-                base=True,
-            ),
+        run = Run(
+            id=uuid.uuid4().hex,
+            first_epoch=build.snapshot,
+            last_epoch=build.snapshot,
+            files=tuple(files),
+            base=True,
         )
-    return finished(dataclasses.replace(state, runs=runs), job)
+        state = dataclasses.replace(state, runs=state.runs | {job.id: (*state.runs.get(job.id, ()), run)})
+    job = job.replace(built=build.vnodes.stop)
+    return finished(state, job) if job.built == VNODES else with_job(state, job)

@@ -96,6 +96,8 @@ class Coordinator:
         on_commit: Callable[[Manifest], None],
         backfills: Backfills,
         make_room: Callable[[], None],
+        *,
+        due_in: Callable[[Manifest], float],
     ):
         self._store = store
         self._backfills = backfills
@@ -105,6 +107,11 @@ class Coordinator:
         self._full = False
         """Whether a write found the disk full since room was made."""
         self._evaluate = evaluate
+        self._due_in = due_in
+        """In how many seconds there is something to do, though nobody asks for it."""
+        self._tick_after = 0.0
+        """… and when that may be at the earliest, in seconds of time.monotonic()."""
+        self._ticking = False
         self._on_commit = on_commit
         self.committed = manifest
         """What readers see."""
@@ -227,16 +234,18 @@ class Coordinator:
                 self._full = False
                 self._make_room()
             self._backfills.launch(self._working, self.committed)
+            until_tick = self._until_tick()
             with self._changed:
-                if not self._has_work:
-                    self._changed.wait(self._patience())
+                if not self._has_work and until_tick > 0:
+                    self._changed.wait(self._patience(until_tick))
                 if self._fault is not None:
                     return
                 if self._closing and not self._queue and not self._buffered:
                     return
                 writes, mutations = self._take()
+            self._ticking = until_tick <= 0
             if not writes and not mutations and not self._buffered and not self._waiting:
-                if not self._backfills.any_ready:
+                if not self._backfills.any_ready and not self._ticking:
                     continue  # an idle barrier costs nothing
             started = time.perf_counter()
             try:
@@ -254,13 +263,24 @@ class Coordinator:
         asked = self._queue or self._waiting or self._closing or self._full
         return bool(asked) or self._backfills.any_ready
 
-    def _patience(self) -> float | None:
+    def _until_tick(self) -> float:
+        """Seconds until a row comes or goes with the clock."""
+        if self._closing:
+            return math.inf
+        try:
+            due = self._due_in(self._working)
+        except HeadraceError as error:  # a file that cannot be read now
+            log.warning("it is not known when a row is due: %s", error.message)
+            due = self._parameter("barrier_interval") / 1000
+        return max(due, self._tick_after - time.monotonic())
+
+    def _patience(self, until_tick: float) -> float | None:
         """How long the loop may sleep if nobody wakes it."""
         if self._buffered and self._backfills.waited_for:
             return 0.0
         until_barrier = self._parameter("barrier_interval") / 1000 if self._buffered else math.inf
         until_launch = max(0.0, self._backfills.next_launch - time.monotonic())
-        soonest = min(until_barrier, until_launch)
+        soonest = min(until_barrier, until_launch, until_tick)
         return None if soonest == math.inf else soonest
 
     @property
@@ -304,7 +324,8 @@ class Coordinator:
         state = self._land(writes, epoch)
         for mutation in mutations:
             state = self._apply(mutation, state, max(epoch, state.epoch))
-        if (writes or mutations) and state is self._working is before and len(self._waiting) == told:
+        asked = writes or mutations or self._ticking
+        if asked and state is self._working is before and len(self._waiting) == told:
             return  # all of it failed, so there was no epoch
         self._working = dataclasses.replace(state, epoch=max(epoch, state.epoch))
         if self._fault is not None:
@@ -339,7 +360,9 @@ class Coordinator:
 
     def _write(self, writes: list[Write], epoch: int) -> Manifest:
         state = self._working
-        if not writes:
+        if self._ticking:
+            self._tick_after = time.monotonic() + self._parameter("barrier_interval") / 1000
+        elif not writes:
             return state
         try:
             state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, ()))
@@ -350,6 +373,10 @@ class Coordinator:
                 return self._write(writes, epoch)
             if isinstance(error, FATAL):
                 raise
+            if not writes:
+                log.error("a view could not follow the clock, and is tried again: %s", error.message)
+                self.stats.failed += 1
+                return self._working
             if len(writes) == 1:
                 self.stats.failed += 1
                 self._tell(writes[0].future, error)

@@ -100,7 +100,13 @@ class Engine:
                 vectorized=lambda: self.parameter("vectorized"),
             )
             self.coordinator = Coordinator(
-                self.store, manifest, self.evaluator, self._committed, self.backfills, self._make_room
+                self.store,
+                manifest,
+                self.evaluator,
+                self._committed,
+                self.backfills,
+                self._make_room,
+                due_in=self.evaluator.keyed.due_in,
             )
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)

@@ -74,7 +74,7 @@ def restarted(state: Manifest, job: Job) -> Manifest:
         key: dataclasses.replace(each, positions=Positions.start(), rows_read=0) for key, each in job.inputs.items()
     }
     runs = {key: each for key, each in state.runs.items() if key != job.id}
-    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs, reached=0.0))
+    return with_job(dataclasses.replace(state, runs=runs), job.replace(inputs=inputs, reached=0.0, built=0))
 
 
 def new_runs(runs: Iterable[Run], files: Sequence[RunFile], epoch: int, *, base: bool = False) -> tuple[Run, ...]:

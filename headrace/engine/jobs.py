@@ -32,6 +32,7 @@ from headrace.sql import statements as ast
 from headrace.sql.jobs import backfill_order
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
+from headrace.state.vnode import VNODES
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -207,8 +208,10 @@ class Jobs:
                 )
             catalog = state.catalog.update(relation.replace(parallelism=wanted))
             state = dataclasses.replace(state, catalog=catalog)
-            if job is not None:
-                state = with_job(state, job.replace(parallelism=actual))
+            # … and the internal tables that a view waits for, as far as they have one of their own
+            for each in jobs_for(state, relation.id) if job is not None else ():
+                if each.id == relation.id or each.strategy == "arrangement":
+                    state = with_job(state, each.replace(parallelism=actual))
             for id, events in events_for(state, relation.id).items():
                 state = with_view(state, id, dataclasses.replace(events, parallelism=actual))
             for id, following in tables_of(state, copies=True).items():
@@ -313,8 +316,15 @@ class Jobs:
             inputs = {each.name: "waited for" if each.creating else "done" for each in upstream}
             if described == "running" and (waiting := [each.name for each in upstream if each.creating]):
                 described = f"waiting for {', '.join(waiting)}"
+        if described == "running" and (first := [each for each in jobs_of(state).values() if each.id in job.after]):
+            described = f"waiting for {', '.join(each.name for each in first)}"
         if described == "running" and self._engine.parameter("paused"):
             described = "paused"
+        fraction = job.fraction
+        if job.builds:  # half of the way is to its inputs, and half from there
+            read = rows_read / rows_total if rows_total else 0.0
+            waited_for = any(state == "waited for" for state in inputs.values())
+            fraction = min(0.5 * read if waited_for else 0.5 + 0.5 * job.built / VNODES, ALMOST)
         return {
             "id": job.id,
             "name": job.name,
@@ -324,7 +334,7 @@ class Jobs:
             "strategy": job.strategy,
             "parallelism": job.parallelism,
             "rate_limit": job.rate_limit,
-            "fraction": min(rows_read / rows_total, ALMOST) if job.builds and rows_total else job.fraction,
+            "fraction": fraction,
             "rows_read": rows_read,
             "rows_total": rows_total,
             "rows_in_flight": self._engine.backfills.rows_in_flight(job.id),

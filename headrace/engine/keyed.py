@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,24 +26,28 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
+from headrace.engine import moments
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
-from headrace.engine.groups import added_up
+from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
+from headrace.engine.moments import CLOCK, Moments, spark_condition, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
 from headrace.errors import DataError, EpochFailed
 from headrace.sql.translate import to_spark
 from headrace.state.files import open_parquet
+from headrace.state.first_rows import first_rows
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
 from headrace.state.merge import consolidate
 from headrace.state.native import write_sorted
+from headrace.state.predicates import Bounds
 from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
 from headrace.state.runs import VNODE, WEIGHT, RunFile
 from headrace.state.scan import key_order, read_files
@@ -72,22 +77,36 @@ class KeyedRelations:
         self._session = key_session(spark)
         self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
         self._numbers = itertools.count()
+        self._moments = Moments(storage, indexes)
 
     def advance(
-        self, state: Manifest, written: Written, epoch: int, deriver: Deriver, missed: Mapping[int, Touched]
+        self,
+        state: Manifest,
+        written: Written,
+        epoch: int,
+        deriver: Deriver,
+        missed: Mapping[int, Touched],
+        since: Mapping[int, int],
     ) -> Manifest:
         """The state with all that follows from what the epoch wrote, which is added to ``written``.
 
-        ``missed``: what was written to the inputs of relations that were built meanwhile.
+        ``missed``: what was written to the inputs of relations that were built meanwhile; ``since``: the time as of
+        which they were.
         """
+        before = state.offsets.get(CLOCK, 0)
+        state, jobs = with_clock(state), jobs_of(state)
         for relation in state.catalog.in_order():
-            if relation.operator is None or relation.creating:
+            if relation.operator is None:
                 continue
-            before = missed.get(relation.id, {})
-            touched = {id: [*before.get(id, ()), *written.files.get(id, ())] for id, _ in relation.operator.inputs}
-            if not any(touched.values()):
+            built = jobs[relation.id].built if relation.creating and relation.id in jobs else VNODES
+            if relation.creating and not built:
                 continue
-            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch))  # noqa: B023
+            files = missed.get(relation.id, {})
+            touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id, _ in relation.operator.inputs}
+            if relation.operator.clock is None and not any(touched.values()):
+                continue
+            then = since.get(relation.id, before)
+            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch, then, built))  # noqa: B023
             if delta is None:
                 continue
             more = deriver.write(state.catalog, [delta], epoch=epoch, jobs=jobs_of(state))
@@ -98,17 +117,23 @@ class KeyedRelations:
             state = dataclasses.replace(state, runs=runs)
         return state
 
-    def build(self, state: Manifest, relation: Relation) -> list[RunFile]:
-        """All of its rows as of a state, written."""
+    def due_in(self, state: Manifest) -> float:
+        """In how many seconds a row comes or goes by itself."""
+        moment = self._moments.next_moment(state)
+        return math.inf if moment is None else (moment - moments.read_clock()) / 1e6
+
+    def build(self, state: Manifest, relation: Relation, vnodes: range) -> list[RunFile]:
+        """Its rows of some vnodes as of a state, written."""
         layout = Layout.of(relation)
-        frame = self._evaluated(state, relation, self._inputs(state, relation))
+        frames = self._inputs(state, relation) if len(vnodes) == VNODES else self._parts(state, relation, vnodes)
+        frame = _at(state, relation, self._evaluated(state, relation, frames))
         rows = frame.selectExpr(*_quoted(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
-        count = 1 if not layout.distribution else min(VNODES, self._spark.sparkContext.defaultParallelism)
+        count = 1 if not layout.distribution else min(len(vnodes), self._spark.sparkContext.defaultParallelism)
         if count == 1:
             rows = rows.coalesce(1)
         else:
             # Sorted by vnode ranges, so that no two files share a key.
-            rows = rows.repartitionById(count, _range_of(count))
+            rows = rows.repartitionById(count, _range_of(vnodes, count))
         with spark_errors(f'building {state.catalog.owner(relation).kind} "{state.catalog.owner(relation).name}"'):
             return write_sorted(rows.sortWithinPartitions(*key_order(layout)), self._storage, layout)
 
@@ -131,17 +156,39 @@ class KeyedRelations:
 
     # --- a delta ------------------------------------------------------------------------------------------------
 
-    def _delta(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+    def _delta(
+        self, state: Manifest, relation: Relation, touched: Touched, epoch: int, then: int, built: int
+    ) -> TableDelta | None:
         assert relation.operator is not None
         if relation.operator.adds:
             found = self._added(state, relation, touched)
-            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+            if found is None:
+                return self._many_added(state, relation, touched, epoch)
+            return _difference(relation, *found)
+        if relation.operator.recomputes:
+            return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:
+            found = self._from_first(state, relation, touched)
+            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+        if any(touched.get(id) for id in relation.operator.whole):
             return self._recomputed(state, relation, None, epoch)
         keys = self._few_keys(state, relation, touched)
+        if relation.operator.clock is not None:
+            now = state.offsets[CLOCK]
+            moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
+            if moved is None:
+                return self._recomputed(state, relation, None, epoch)
+            if keys is None or moved.num_rows > FEW_KEYS:
+                every = self._all_keys(state, relation, touched, built, moved)
+                return self._recomputed(state, relation, every, epoch)
+            keys = _each_once(relation, pa.concat_tables([keys, moved]))
+            if keys.num_rows == 0:
+                return None
+        if keys is not None and built < VNODES:
+            keys = _of_vnodes(relation, keys, built)
         found = None if keys is None else self._looked_up(state, relation, keys)
         if found is None:
-            return self._recomputed(state, relation, self._all_keys(state, relation, touched), epoch)
+            return self._recomputed(state, relation, self._all_keys(state, relation, touched, built), epoch)
         new, old = found
         return _difference(relation, new, old)
 
@@ -152,14 +199,12 @@ class KeyedRelations:
         layout = Layout.of(relation)
         schema = pa.schema([layout.row_schema.field(name) for name in relation.operator.key])
         tables = [schema.empty_table()]
-        for id, columns in relation.operator.inputs:
+        for id, columns in relation.operator.inputs:  # of one that is read whole nothing was touched
             source = Layout.of(state.catalog.relations[id])
             for file in touched.get(id, ()):
                 tables.append(self._columns(source, file, columns).rename_columns(schema.names).cast(schema))
-        keys = pa.concat_tables(tables).combine_chunks()
-        codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(schema)]])
-        first = {key: at for at, key in enumerate(codec.encode_table(keys, schema.names))}
-        return keys.take(pa.array(sorted(first.values()), pa.int64())) if len(first) <= FEW_KEYS else None
+        keys = _each_once(relation, pa.concat_tables(tables))
+        return keys if keys.num_rows <= FEW_KEYS else None
 
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a small file that was just written."""
@@ -170,10 +215,20 @@ class KeyedRelations:
     def _looked_up(self, state: Manifest, relation: Relation, keys: pa.Table) -> tuple[pa.Table, pa.Table] | None:
         """The rows that these keys have now, and those that the relation holds; None if that is much to read."""
         rows: dict[int, pa.Table] = {}
-        for id, columns in relation.operator.inputs:
+        first = relation.operator.first or (0,) * len(relation.operator.inputs)
+        for (id, columns), count in zip(relation.operator.inputs, first, strict=True):
             source = Layout.of(state.catalog.relations[id])
+            if id in relation.operator.whole:
+                if sum(run.rows for run in state.runs.get(id, ())) > SMALL_ROWS:
+                    return None
+                rows[id] = self._all_rows(state, source).select(source.names)
+                continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
-            found = self._starting_with(state, source, keys.rename_columns(list(columns)).cast(wanted))
+            theirs = keys.rename_columns(list(columns)).cast(wanted)
+            if count:
+                found = self._first_rows(state, source, theirs, count)
+            else:
+                found = self._starting_with(state, source, theirs)
             if found is None:
                 return None
             rows[id] = found.select(source.names)
@@ -181,7 +236,29 @@ class KeyedRelations:
         old = self._starting_with(state, layout, keys)
         if old is None:
             return None
-        return self._computed(state, relation, rows), old.select(layout.names)
+        new = self._computed(state, relation, rows)
+        if relation.operator.clock is not None:
+            new = there_now(new, relation.operator, state.offsets[CLOCK])
+        return new, old.select(layout.names)
+
+    def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
+        """The same without a key, of the first rows of each input; None if that is much to read."""
+        layout, rows, beyond = Layout.of(relation), {}, True
+        for (id, _), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
+            source = Layout.of(state.catalog.relations[id])
+            found = self._first_rows(state, source, None, count)
+            if found is None:
+                return None
+            rows[id] = found.select(source.names)
+            last = source.bound(found, found.num_rows - 1) if found.num_rows == count else None
+            beyond = beyond and all(last is not None and file.low > last for file in touched.get(id, ()))
+        old = self._all_rows(state, layout).select(layout.names)
+        # What comes after the first rows does not change them.
+        return (old, old) if beyond else (self._computed(state, relation, rows), old)
+
+    def _first_rows(self, state: Manifest, layout: Layout, keys: pa.Table | None, count: int) -> pa.Table | None:
+        runs = state.runs.get(layout.relation_id, ())
+        return first_rows(self._storage.files, layout, runs, keys, count, self._indexes, most=LOOKUP_ROWS)
 
     # --- what adds up -------------------------------------------------------------------------------------------
 
@@ -209,6 +286,31 @@ class KeyedRelations:
         old = old.select(layout.names)
         return added_up(layout, relation.operator, old, *changes), old
 
+    def _many_added(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        """The same by a query: the old rows of the touched groups, and what came and went, grouped once more."""
+        layout, operator = Layout.of(relation), relation.operator
+        came, gone = (
+            self._evaluated(state, relation, self._many_changes(state, relation, touched, weight)) for weight in (1, -1)
+        )
+        names = [f"{quote_spark(name)} AS _hr_k{number}" for number, name in enumerate(operator.key)]
+        keys = came.selectExpr(*names).unionAll(gone.selectExpr(*names)).distinct()
+        old = _of_keys(self._frames.frame(relation, state.runs.get(relation.id, ())), operator.key, keys)
+        signed = [
+            rows.selectExpr(*_quoted(layout), f"{sign} AS _hr_sign") for rows, sign in ((old, 1), (came, 1), (gone, -1))
+        ]
+        grouped = functools.reduce(DataFrame.unionAll, signed).groupBy(*map(quote_spark, operator.key))
+        totals = grouped.agg(*(F.expr(each) for each in total_expressions(operator)))
+        new = totals.selectExpr(
+            *(
+                f"CAST({each} AS {layout.types[name].spark}) AS {quote_spark(name)}"
+                for name, each in new_expressions(layout, operator)
+            )
+        )
+        alive = new.where(f"{quote_spark(operator.adds[0][0])} <> 0")
+        if operator.averages:
+            alive = alive.mapInArrow(Averages(layout=layout, averages=operator.averages), layout.row_ddl)
+        return self._replaced(state, relation, alive, old, epoch)
+
     def _few_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, pa.Table]:
         rows = {}
         for id, _ in relation.operator.inputs:
@@ -231,7 +333,7 @@ class KeyedRelations:
         return frames
 
     def _all_rows(self, state: Manifest, layout: Layout) -> pa.Table:
-        """Of a relation that has one row."""
+        """Of a relation that has few rows."""
         tables = [layout.stored_schema.empty_table()]
         for file in (file for run in state.runs.get(layout.relation_id, ()) for file in run.files):
             tables.append(self._columns(layout, file, layout.stored_schema.names))
@@ -243,9 +345,9 @@ class KeyedRelations:
         return starting_with(self._spark, self._storage.files, layout, runs, keys, self._indexes, most=LOOKUP_ROWS)
 
     def _computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
-        """The piece over a few rows, by one task. Of no rows nothing comes, which needs no task."""
-        layout = Layout.of(relation)
-        if not any(table.num_rows for table in rows.values()):
+        """The piece over a few rows, by one task. Of no rows nothing comes, but of an aggregate without groups."""
+        layout, operator = Layout.of(relation), relation.operator
+        if not any(table.num_rows for table in rows.values()) and (operator.key or operator.adds):
             return layout.row_schema.empty_table()
         filled = [id for id, _ in relation.operator.inputs if rows[id].num_rows]
         packed = {str(number): packed_rows(rows[id]) for number, id in enumerate(filled)}
@@ -295,6 +397,14 @@ class KeyedRelations:
             for id, _ in relation.operator.inputs
         }
 
+    def _parts(self, state: Manifest, relation: Relation, vnodes: range) -> dict[int, DataFrame]:
+        """The inputs' rows of some vnodes."""
+        bounds = [Bounds(after=(vnodes.start, None), upto=(vnodes.stop - 1, None))]
+        return {
+            id: self._frames.part(state.catalog.relations[id], state.runs.get(id, ()), bounds, "TRUE")
+            for id, _ in relation.operator.inputs
+        }
+
     def _evaluated(
         self,
         state: Manifest,
@@ -322,9 +432,16 @@ class KeyedRelations:
             )
         )
 
-    def _all_keys(self, state: Manifest, relation: Relation, touched: Touched) -> DataFrame:
+    def _all_keys(
+        self, state: Manifest, relation: Relation, touched: Touched, built: int, moved: pa.Table | None = None
+    ) -> DataFrame:
+        """The touched keys, and those that the clock has moved."""
         layout = Layout.of(relation)
         parts = []
+        if moved is not None:
+            ddl = ", ".join(f"_hr_k{at} {layout.types[name].spark}" for at, name in enumerate(moved.column_names))
+            named = moved.rename_columns([f"_hr_k{at}" for at in range(moved.num_columns)])
+            parts.append(self._spark.createDataFrame(named, schema=ddl))
         for id, columns in relation.operator.inputs:
             if not touched.get(id):
                 continue
@@ -335,18 +452,28 @@ class KeyedRelations:
                 for number, (column, own) in enumerate(zip(columns, relation.operator.key, strict=True))
             ]
             parts.append(rows.selectExpr(*names))
-        return functools.reduce(DataFrame.unionAll, parts).distinct()
+        keys = functools.reduce(DataFrame.unionAll, parts).distinct()
+        if built == VNODES:
+            return keys
+        return keys.where(f"{spark_expression([f'_hr_k{at}' for at, _ in enumerate(relation.operator.key)])} < {built}")
 
     def _recomputed(self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int) -> TableDelta | None:
         """By a query over the inputs, of some keys or all, compared with what the relation holds of them."""
-        layout = Layout.of(relation)
-        frames, runs = self._inputs(state, relation), state.runs.get(relation.id, ())
-        old = self._frames.frame(relation, runs)
+        frames = self._inputs(state, relation)
+        old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
             for id, columns in relation.operator.inputs:
-                frames[id] = _of_keys(frames[id], columns, keys)
+                if id not in relation.operator.whole:
+                    frames[id] = _of_keys(frames[id], columns, keys)
             old = _of_keys(old, relation.operator.key, keys)
-        new = self._evaluated(state, relation, frames)
+        new = _at(state, relation, self._evaluated(state, relation, frames))
+        return self._replaced(state, relation, new, old, epoch)
+
+    def _replaced(
+        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int
+    ) -> TableDelta | None:
+        """Some rows in place of others that the relation holds."""
+        layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
         if sum(run.rows for run in runs) <= SMALL_ROWS:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
@@ -361,12 +488,34 @@ class KeyedRelations:
         return TableDelta(relation=relation, files=tuple(files)) if files else None
 
 
+def _at(state: Manifest, relation: Relation, rows: DataFrame) -> DataFrame:
+    """Those that are there at the state's time."""
+    operator = relation.operator
+    if operator is None or operator.clock is None:
+        return rows
+    return rows.where(spark_condition(operator, state.offsets[CLOCK]))
+
+
+def _each_once(relation: Relation, keys: pa.Table) -> pa.Table:
+    layout, keys = Layout.of(relation), keys.combine_chunks()
+    codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: keys.num_columns]])
+    first = {key: at for at, key in enumerate(codec.encode_table(keys, keys.column_names))}
+    return keys.take(pa.array(sorted(first.values()), pa.int64()))
+
+
+def _of_vnodes(relation: Relation, keys: pa.Table, built: int) -> pa.Table:
+    """The keys of the part that is there."""
+    layout = Layout.of(relation)
+    vnodes = vnodes_of(keys, layout.distribution, [layout.types[name] for name in layout.distribution])
+    return keys.filter(pa.array(vnodes < built))
+
+
 def _quoted(layout: Layout) -> list[str]:
     return [quote_spark(name) for name in layout.names]
 
 
-def _range_of(count: int) -> Column:
-    return F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)")
+def _range_of(vnodes: range, count: int) -> Column:
+    return F.expr(f"CAST(({VNODE} - {vnodes.start}) * {count} DIV {len(vnodes)} AS INT)")
 
 
 def _of_keys(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import Job
-from headrace.catalog import MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.backfill.order import check_order
+from headrace.catalog import INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
+from headrace.engine import moments
 from headrace.engine.feeds import Extents, events_for, restarted_view, sources_of
 from headrace.engine.filling import restarted, with_job
 from headrace.engine.jobs import jobs_for, new_job
+from headrace.engine.moments import CLOCK, timed
 from headrace.engine.plans import describe_view, refuse_unfinished
 from headrace.errors import Unsupported
-from headrace.plan.build import refuse
 from headrace.plan.cut import cut
 from headrace.plan.keys import StreamKey
 from headrace.plan.pieces import Keyed
@@ -106,15 +108,18 @@ def _cut_view(
     depends_on = tuple(dict.fromkeys((*asked["depends_on"], *relation.reads)))
     relation = relation.replace(**(asked | {"depends_on": depends_on}))
     if dict(statement.options).get("refresh") == "incremental":
-        _refuse_recomputing((*made, relation))
+        _refuse_recomputing(with_made, (*made, relation))
     for each in (*made, relation):
         KeyCodec.of(each)  # refuses key types that have no order
     return NewView(relation=relation, made=made, key=key, catalog=with_made)
 
 
-def _refuse_recomputing(relations: tuple[Relation, ...]) -> None:
+def _refuse_recomputing(catalog: Catalog, relations: tuple[Relation, ...]) -> None:
     for each in relations:
-        if each.operator is not None and each.operator.recomputes:
+        if each.operator is None:
+            continue
+        # One row that is joined with all others is as good as a constant.
+        if each.operator.recomputes or any(catalog.relations[id].pk for id in each.operator.whole):
             raise Unsupported(
                 "a part of the query can only be computed anew as a whole when its inputs change",
                 hint="EXPLAIN says which; leave out refresh = 'incremental' to have it so",
@@ -134,9 +139,15 @@ def add_view(
 
     Answers the view, if it is one of them.
     """
-    if view.made and options["backfill_order"]:
-        raise refuse("backfill_order, for a view with joins or aggregates,")
+    order: tuple[tuple[str, str], ...] = options["backfill_order"]
+    cut_in_pieces = view.relation.maintained is not None
+    if cut_in_pieces:
+        read = [view.catalog.relations[id] for id in view.relation.depends_on if id in state.catalog.relations]
+        check_order(order, [each.name for each in read if each.stored and each.kind != INTERNAL])
+        options = options | {"backfill_order": ()}
     parallelism = options["streaming_parallelism"] or 0
+    if CLOCK not in state.offsets and timed(view.catalog.update(view.relation)):
+        state = dataclasses.replace(state, offsets=state.offsets | {CLOCK: moments.read_clock()})
     for each in (*view.made, view.relation):
         if sources_of(state.catalog, each):
             state = engine.event_sources.attach(state, each, extents or {}, options, epoch)
@@ -151,7 +162,8 @@ def add_view(
         relation = each.replace(creating=not complete)
         state = dataclasses.replace(state, catalog=state.catalog.add(relation))
         if not complete:
-            state = with_job(state, job)
+            after = _after(view, each, order) if cut_in_pieces else ()
+            state = with_job(state, job.replace(after=after))
     relation = state.catalog.relations[view.relation.id]
     if not relation.creating:
         return state, None
@@ -162,6 +174,22 @@ def add_view(
         if events.error is not None:
             state = restarted_view(state, id, events, epoch)
     return state, relation
+
+
+def _after(view: NewView, relation: Relation, order: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
+    """The internal tables of the view that are to be filled before this one, because they read what comes first.
+
+    Only those that read one relation wait, and are waited for: so nobody waits for whom waits for him.
+    """
+    own = _only_input(view, relation)
+    firsts = [first for first, then in order if then == own]
+    return tuple(each.id for each in view.made if _only_input(view, each) in firsts)
+
+
+def _only_input(view: NewView, relation: Relation) -> str | None:
+    ids = relation.reads or relation.depends_on
+    found = view.catalog.relations[ids[0]] if len(ids) == 1 else None
+    return found.name if found is not None and found.kind != INTERNAL else None
 
 
 def _job(

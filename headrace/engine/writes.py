@@ -37,6 +37,7 @@ from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.flights import late_deltas
 from headrace.engine.following import ROW_ID_KEY
 from headrace.engine.keyed import KeyedRelations
+from headrace.engine.moments import CLOCK
 from headrace.engine.plans import columns_derived_from
 from headrace.engine.relations import RelationFrames
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
@@ -120,8 +121,10 @@ class WriteEvaluator:
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, at, base=relation_id in chunks)
         state = dataclasses.replace(state, runs=runs, offsets=offsets)
         with spark_errors("writing an epoch"):
-            missed = self._backfills.builds.missed(builds_in(landings))
-            state = self.keyed.advance(state, written, epoch, self.deriver, missed)
+            builds = builds_in(landings)
+            missed = self._backfills.builds.missed(builds)
+            since = {each.job_id: each.state.offsets.get(CLOCK, 0) for each in builds}
+            state = self.keyed.advance(state, written, epoch, self.deriver, missed, since)
         failpoint("after_write")
         self._backfills.record(state, written, epoch)
         return state, outcomes

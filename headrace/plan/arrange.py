@@ -21,6 +21,7 @@ from headrace.plan.pieces import (
     NotCut,
     Side,
     aliased,
+    free_name,
     rebound,
     select,
     subquery,
@@ -42,6 +43,8 @@ class Arranged:
     key: list[exp.Column]
     rest: list[exp.Column]
     """What tells rows of one key apart."""
+    order: list[exp.Ordered]
+    """The same as an ORDER BY: how rows of one key are stored."""
     columns: Mapping[Name, exp.Expression]
     input: tuple[str, tuple[str, ...]]
     """The stored relation, and its columns of the key."""
@@ -64,9 +67,18 @@ class Arrangements:
 
     # --- arrangements ---------------------------------------------------------------------------------------------
 
-    def arranged(self, side: Side, keys: Sequence[exp.Expression], alias: str) -> Arranged:
-        """A query by some expressions over its columns, which is called ``alias`` in them and from now on."""
-        found = self._in_place(side, keys, alias)
+    def arranged(
+        self,
+        side: Side,
+        keys: Sequence[exp.Expression],
+        alias: str,
+        order: Sequence[exp.Ordered] | None = None,
+    ) -> Arranged:
+        """A query by some expressions over its columns, which is called ``alias`` in them and from now on.
+
+        ``order``: in which rows of one key are stored, before what tells them apart. Without a key they are one slice.
+        """
+        found = self._in_place(side, keys, alias) if order is None else None
         if found is not None:
             return found
         flats = list(side.types)
@@ -77,21 +89,78 @@ class Arrangements:
         for number, each in enumerate(keys):
             name = each.name if isinstance(each, exp.Column) else ""
             if name not in flats or name in names:
-                name = _free(f"key_{number}", [*flats, *names])
+                name = free_name(f"key_{number}", [*flats, *names])
                 items.append((name, each))
             names.append(name)
-        relation = self._arrangement(select(items, subquery(side.query.copy(), alias)), names)
+        sorted_by = self._sorted_by(order or (), names, flats, items)
+        query = select(items, subquery(side.query.copy(), alias))
+        relation = self._arrangement(query, names, None if order is None else sorted_by)
+        rest = [key for key in relation.pk if key.name not in names]
         return Arranged(
             source=table(relation.name, alias),
             key=[typed_column(alias, name, relation.column(name).type) for name in names],
-            rest=[
-                typed_column(alias, key.name, relation.column(key.name).type)
-                for key in relation.pk
-                if key.name not in names
-            ],
+            rest=[typed_column(alias, key.name, relation.column(key.name).type) for key in rest],
+            order=[_ordered(alias, key, relation) for key in rest],
             columns={name: typed_column(alias, flat, side.types[flat]) for name, flat in side.names.items()},
             input=(relation.name, tuple(names)),
         )
+
+    def itself(self, side: Side, alias: str) -> Arranged:
+        """A query by what tells its rows apart."""
+        query, source = side.query, side.query.args.get("from_")
+        plain = isinstance(query, exp.Select) and source is not None and isinstance(source.this, exp.Table)
+        computed = plain and any(not isinstance(each.unalias(), exp.Column) for each in query.expressions)
+        one_row = plain and source.this.db == SCHEMA and not self.catalog.get(source.this.name).pk
+        # Of one row, what is computed from it is stored: it may stay as it is when the row does not.
+        if not plain or query.args.get("joins") or source.this.db != SCHEMA or (one_row and computed):
+            items = [(flat, typed_column(alias, flat, kind)) for flat, kind in side.types.items()]
+            relation = self._arrangement(select(items, subquery(query.copy(), alias)), [], None)
+            return Arranged(
+                source=table(relation.name, alias),
+                key=[typed_column(alias, key.name, relation.column(key.name).type) for key in relation.pk],
+                rest=[],
+                order=[],
+                columns=side.over(alias),
+                input=(relation.name, tuple(key.name for key in relation.pk)),
+            )
+        relation, name = self.catalog.get(source.this.name), source.this.alias_or_name
+        inner, keys = query.copy(), []
+        for number, key in enumerate(relation.pk):
+            column = typed_column(name, key.name, relation.column(key.name).type)
+            shown = next((each.alias for each in query.expressions if each.unalias() == column), None)
+            if shown is None:
+                shown = f"{INTERNAL_PREFIX}rest_{number}"
+                inner.append("expressions", aliased(column, shown))
+            keys.append(typed_column(alias, shown, relation.column(key.name).type))
+        return Arranged(
+            source=subquery(inner, alias),
+            key=keys,
+            rest=[],
+            order=[],
+            columns=side.over(alias),
+            input=(relation.name, tuple(key.name for key in relation.pk)),
+        )
+
+    def _sorted_by(
+        self,
+        order: Sequence[exp.Ordered],
+        names: Sequence[str],
+        flats: Sequence[str],
+        items: list[tuple[str, exp.Expression]],
+    ) -> list[KeyColumn]:
+        """The columns of an ORDER BY, which are added to the items if they are not there; each once."""
+        found: list[KeyColumn] = []
+        for number, each in enumerate(order):
+            name = each.this.name if isinstance(each.this, exp.Column) else ""
+            if name not in flats:
+                name = next((own for own, item in items if item == each.this), "")
+            if not name:
+                name = free_name(f"order_{number}", [own for own, _ in items])
+                items.append((name, each.this))
+            if name not in names and all(key.name != name for key in found):
+                descending, nulls_first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
+                found.append(KeyColumn(name=name, descending=descending, nulls_first=nulls_first))
+        return found
 
     def _in_place(self, side: Side, keys: Sequence[exp.Expression], alias: str) -> Arranged | None:
         """By the relation's own key."""
@@ -123,13 +192,17 @@ class Arrangements:
             source=subquery(inner, alias),
             key=[typed_column(alias, each.name, side.types[each.name]) for each in keys],
             rest=rest,
+            order=[
+                exp.Ordered(this=column.copy(), desc=key.descending, nulls_first=key.nulls_first)
+                for column, key in zip(rest, relation.pk[len(keys) :], strict=True)
+            ],
             columns={name: typed_column(alias, flat, side.types[flat]) for name, flat in side.names.items()},
             input=(relation.name, tuple(first)),
         )
 
-    def _arrangement(self, query: exp.Query, key: Sequence[str]) -> Relation:
+    def _arrangement(self, query: exp.Query, key: Sequence[str], order: Sequence[KeyColumn] | None) -> Relation:
         bound = bind_query(parse_query(print_sql(query)), self.catalog)
-        return self._add(self.linear(bound, None, key), "arrangement")
+        return self._add(self.linear(bound, key, order), "arrangement")
 
     def events(self, query: exp.Query) -> Relation:
         """The internal table that holds a linear query over a source of events, by the source's own key."""
@@ -143,17 +216,19 @@ class Arrangements:
         except Unsupported:
             raise NotCut from None
 
-    def linear(self, bound: BoundQuery, names: Sequence[str] | None, key: Sequence[str] = ()) -> Relation:
+    def linear(self, bound: BoundQuery, key: Sequence[str], order: Sequence[KeyColumn] | None) -> Relation:
         """A linear query as a relation without a name: its columns, and its key behind the columns given."""
-        found = stream_key(build(bound, self.catalog, names), self.catalog)
+        found = stream_key(build(bound, self.catalog), self.catalog)
+        before = (*map(_ascending, key), *(order or ()))
+        first = {each.name for each in before}
         types, hidden = output_types(found.plan, self.catalog), dict(found.hidden)
         return Relation(
             id=self.catalog.next_id,
             name="",
             kind=INTERNAL,
             columns=tuple(Column(name=name, type=types[name], hidden=name in hidden) for name in found.plan.output),
-            pk=(*map(_ascending, key), *(each for each in found.pk if each.name not in key)),
-            distribution=tuple(key) or found.distribution,
+            pk=(*before, *(each for each in found.pk if each.name not in first)),
+            distribution=tuple(key) if key or order is not None else found.distribution,
             query=bound.text(),
             depends_on=bound.relations,
         )
@@ -190,7 +265,16 @@ class Arrangements:
             depends_on=tuple(id for id, _ in inputs),
             maintained=bound.text(),
             reads=tuple(id for id, _ in inputs),
-            operator=Operator(key=piece.key, inputs=inputs, describe=piece.describe, adds=piece.adds),
+            operator=Operator(
+                key=piece.key,
+                inputs=inputs,
+                describe=piece.describe,
+                adds=piece.adds,
+                averages=piece.averages,
+                first=piece.first,
+                whole=tuple(self.catalog.get(name).id for name in piece.whole),
+                clock=piece.clock,
+            ),
         )
 
     def _add(self, relation: Relation, what: str) -> Relation:
@@ -227,7 +311,6 @@ def _ascending(name: str) -> KeyColumn:
     return KeyColumn(name=name)
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+def _ordered(alias: str, key: KeyColumn, relation: Relation) -> exp.Ordered:
+    column = typed_column(alias, key.name, relation.column(key.name).type)
+    return exp.Ordered(this=column, desc=key.descending, nulls_first=key.nulls_first)

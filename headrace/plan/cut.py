@@ -20,25 +20,32 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from headrace.catalog import INTERNAL_PREFIX, Catalog
+from headrace.catalog import Catalog
 from headrace.errors import DuplicateColumn
+from headrace.plan.aggregates import Aggregates
 from headrace.plan.arrange import Arrangements
 from headrace.plan.build import cast_to, refuse, refuse_what_changes
 from headrace.plan.events import with_events_stored
-from headrace.plan.joins import Joins
+from headrace.plan.expand import Expansions, joins_rows, lists_rows
+from headrace.plan.lateral import Laterals, last_lateral
+from headrace.plan.moments import Moment, moments
 from headrace.plan.pieces import (
     HIDDEN,
+    SOURCE,
     Keyed,
     NotCut,
     Piece,
     Side,
     aliased,
     branches_of,
+    columns_above,
     columns_of,
     conjuncts,
     flat_names,
+    free_name,
     has_query,
     merged,
+    on_top,
     outputs_of,
     relations_in,
     select,
@@ -46,29 +53,28 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
-from headrace.plan.sums import additive, groups, over_groups
-from headrace.plan.unnest import unnested
+from headrace.plan.top import TopN, first_wanted, with_key
+from headrace.plan.unnest import unnested, without_not_in
 from headrace.sql.bind import BoundQuery
-from headrace.sql.dialect import parse_expression, print_sql
-from headrace.sql.grouping import has_aggregate, own_calls
+from headrace.sql.dialect import parse_expression, parse_query, print_sql
+from headrace.sql.grouping import has_aggregate
 from headrace.sql.names import check_column_names
-from headrace.sql.sets import is_set_returning
 from headrace.sql.translate import types_of
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType, quote_sql
-
-SOURCE = f"{INTERNAL_PREFIX}s"
-"""What a piece calls its only input."""
 
 
 def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) -> tuple[Piece, Arrangements]:
     """The last piece of a view, and the internal tables that it needs; ``names`` are those of the view's columns."""
     _check_names(names)
-    refuse_what_changes(bound.expression)
     cutter = _Cutter(Arrangements(catalog, name))
     query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
     try:
-        return renamed(cutter.piece(query), names), cutter.arrangements
+        found = renamed(cutter.piece(query), names)
+        for each in cutter.arrangements.made:
+            refuse_what_changes(parse_query(each.query or ""))
+        refuse_what_changes(found.query if isinstance(found, Keyed) else found)
+        return found, cutter.arrangements
     except NotCut:
         raise refuse("VALUES" if isinstance(query, exp.Values) else type(query).__name__, query) from None
 
@@ -102,13 +108,12 @@ def renamed(piece: Piece, names: Sequence[str]) -> Piece:
             each.set("alias", exp.to_identifier(name, quoted=True))
     else:
         query = select(items, subquery(piece.query.copy(), SOURCE))
-    return Keyed(
+    return dataclasses.replace(
+        piece,
         query=query,
-        visible=piece.visible,
         key=tuple(new.get(each, each) for each in piece.key),
         rest=tuple(new.get(each, each) for each in piece.rest),
-        inputs=piece.inputs,
-        describe=piece.describe,
+        clock=piece.clock and (new.get(piece.clock[0], piece.clock[0]), piece.clock[1]),
     )
 
 
@@ -144,19 +149,22 @@ def _inlined(query: exp.Expression, known: dict[str, tuple[list, exp.Expression]
     return query
 
 
-class _Cutter(Joins):
+class _Cutter(Laterals, Aggregates, TopN, Expansions):
     def __init__(self, arrangements: Arrangements):
         self.arrangements = arrangements
 
-    def piece(self, query: exp.Expression) -> Piece:
-        """The query as a piece; what it needs is stored in internal tables."""
+    def piece(self, query: exp.Expression, first: int | None = None) -> Piece:
+        """The query as a piece; what it needs is stored in internal tables.
+
+        ``first``: how many rows of each of its partitions are wanted.
+        """
         if isinstance(query, exp.Subquery) and not any(query.args.get(key) for key in ("order", "limit", "offset")):
-            return self.piece(query.this)
+            return self.piece(query.this, first)
         if not isinstance(query, (exp.Select, exp.SetOperation, exp.Subquery)):
             raise NotCut  # the block around it may know what to do
         before = self.arrangements.mark()
         try:
-            found = self._cut(query)
+            found = self.cut_query(query, first)
             if not isinstance(found, Keyed):
                 self.arrangements.check_linear(found)
         except NotCut:
@@ -166,9 +174,9 @@ class _Cutter(Joins):
             return dataclasses.replace(found, query=self.arrangements.rebound(found.query))
         return self.arrangements.rebound(found)
 
-    def _cut(self, query: exp.Expression) -> Piece:
+    def cut_query(self, query: exp.Expression, first: int | None = None) -> Piece:
         if isinstance(query, exp.Select):
-            return self._select(query)
+            return self._select(query, first)
         if isinstance(query, exp.SetOperation):
             return self._set_operation(query)
         raise NotCut
@@ -180,6 +188,7 @@ class _Cutter(Joins):
 
     def whole(self, query: exp.Expression, describe: str = "recompute") -> Keyed:
         """Any query at all: its rows are their own key, numbered where they are the same."""
+        refuse_what_changes(query)
         names = outputs_of(query)
         distinct = [name if names.count(name) == 1 else f"column_{at}" for at, name in enumerate(names)]
         inner = query.copy()
@@ -203,11 +212,11 @@ class _Cutter(Joins):
 
     # --- SELECT ---------------------------------------------------------------------------------------------------
 
-    def _select(self, node: exp.Select) -> Piece:
+    def _select(self, node: exp.Select, first: int | None) -> Piece:
         if node.args.get("from_") is None:
             raise NotCut
         if node.args.get("limit") is not None or node.args.get("offset") is not None:
-            return self._limited(node)
+            return self.limited(node)
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on") is not None:
             return self._first_of_each(node, distinct.args["on"])
@@ -216,16 +225,17 @@ class _Cutter(Joins):
             inner.set("distinct", None)
             inner.set("order", None)
             return self._distinct(self.linear(inner))
+        node = without_not_in(node, self.arrangements.rebound, lambda each: self.without_nulls(each, node))
         node = unnested(node, self.arrangements.rebound)
         items = [each.unalias() for each in node.expressions]
+        grouped = any(node.args.get(key) is not None for key in ("group", "having")) or any(map(has_aggregate, items))
+        if lists_rows(node) and (grouped or any(map(_has_window, items))):
+            raise NotCut
         if any(_has_window(each) for each in items):
-            return self._windowed(node)
-        having = node.args.get("having")
-        if node.args.get("group") is not None or having is not None or any(map(has_aggregate, items)):
-            return self._aggregated(node)
-        return self._plain(node)
+            return self.windowed(node, first)
+        return self.aggregated(node) if grouped else self._plain(node)
 
-    def _items(self, node: exp.Select) -> list[tuple[str, exp.Expression]]:
+    def items(self, node: exp.Select) -> list[tuple[str, exp.Expression]]:
         """The columns asked for, under distinct names and with a type."""
         names = [each.alias_or_name for each in node.expressions]
         distinct = [name if names.count(name) == 1 else f"column_{at}" for at, name in enumerate(names)]
@@ -236,100 +246,66 @@ class _Cutter(Joins):
         return items
 
     def _plain(self, node: exp.Select) -> Piece:
-        items = self._items(node)
-        if any(has_query(each) or _makes_rows(each) for _, each in items):
+        items = self.items(node)
+        if any(has_query(each) for _, each in items):
             raise NotCut
+        if last_lateral(node) is not None and not lists_rows(node):
+            return self.lateral(node, items)
+        if lists_rows(node) or joins_rows(node):
+            return self.expanded(node, items)
         where = conjuncts(node.args.get("where"))
         if not node.args.get("joins") and not any(map(has_query, where)):
-            return self._mapped(node, items, where)
+            return self.mapped(node, items, where)
         joined = self.joined(node, [each for _, each in items])
         return joined.keyed(items)
 
-    def _mapped(self, node: exp.Select, items: list[tuple[str, exp.Expression]], where: list[exp.Expression]) -> Piece:
+    def mapped(self, node: exp.Select, items: list[tuple[str, exp.Expression]], where: list[exp.Expression]) -> Piece:
         """One source, of which each row becomes one row or none."""
+        where, edges = moments(where)
+        if edges:
+            return self._timed(node, items, where, edges)
         source = node.args["from_"].this
         if not isinstance(source, exp.Subquery):
             self.check_table(source)
             return select(items, source.copy(), where)
-        below = self.piece(source.this)
         alias = source.alias
         given = [each.name for each in source.args["alias"].args.get("columns") or []]
+        called = [*given, *outputs_of(source.this)[len(given) :]]
+        below = self.piece(source.this, first_wanted(source.this, alias, called, where))
         if not isinstance(below, Keyed):
             named = renamed(below, [*given, *outputs_of(below)[len(given) :]])
             return select(items, subquery(named, alias), where)
-        visible = outputs_of(below.query)[: below.visible]
-        kinds = types_of(below.query)
-        known = [*given, *visible[len(given) :]]
-        columns = {
-            (alias, name): typed_column(alias, own, kind)
-            for name, own, kind in zip(known, visible, kinds, strict=False)
-        }
+        columns = columns_above(below, alias, given)
         mapped = [(name, substituted(each, columns)) for name, each in items]
-        return _on_top(below, alias, mapped, [substituted(each, columns) for each in where])
+        return on_top(below, alias, mapped, [substituted(each, columns) for each in where])
 
-    # --- aggregates -----------------------------------------------------------------------------------------------
-
-    def _aggregated(self, node: exp.Select) -> Piece:
-        group = node.args.get("group")
-        if group is not None and any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
-            raise NotCut
-        keys = list(group.expressions) if group is not None else []
-        sets = (exp.Literal, exp.Tuple, exp.Rollup, exp.Cube, exp.GroupingSets)
-        if any(isinstance(each, sets) or has_query(each) for each in keys):
-            raise NotCut
-        items = self._items(node)
-        having = node.args.get("having")
-        used = [each for _, each in items] + keys + ([having.this] if having is not None else [])
-        if any(map(has_query, used)):
-            raise NotCut
-        keys = list({each.sql(): each for each in keys}.values())
-        side = self.side(node, used)
-        if (calls := additive([each for _, each in items] + ([having.this] if having is not None else []))) is not None:
-            return self._added_up(side, items, having, calls, keys)
-        if keys:
-            arranged = self.arrangements.arranged(side, [substituted(each, side.over(SOURCE)) for each in keys], SOURCE)
-            source, inputs, columns = arranged.source, (arranged.input,), arranged.columns
-        else:
-            source, columns = subquery(side.query.copy(), SOURCE), side.over(SOURCE)
-            inputs = tuple((name, ()) for name in relations_in(side.query))
-        outputs = [(name, substituted(each, columns)) for name, each in items]
-        grouped = [substituted(each, columns) for each in keys]
-        key = []
-        for each in grouped:
-            shown = next((name for name, item in outputs if item == each), None)
-            if shown is None:
-                shown = f"{HIDDEN}{len(outputs) - len(items)}"
-                outputs.append((shown, each))
-            key.append(shown)
-        query = select(outputs, source)
-        if grouped:
-            query.set("group", exp.Group(expressions=[each.copy() for each in grouped]))
-        if having is not None:
-            query.set("having", exp.Having(this=substituted(having.this, columns)))
-        return Keyed(
-            query=query,
-            visible=len(items),
-            key=tuple(key),
-            rest=(),
-            inputs=inputs,
-            describe="aggregate" if keys else "recompute",
-        )
-
-    def _added_up(
+    def _timed(
         self,
-        side: Side,
+        node: exp.Select,
         items: list[tuple[str, exp.Expression]],
-        having: exp.Having | None,
-        calls: list[exp.Expression],
-        keys: list[exp.Expression],
-    ) -> Piece:
-        columns = side.over(SOURCE)
-        calls, keys = ([substituted(each, columns) for each in some] for some in (calls, keys))
-        inputs = tuple((name, ()) for name in relations_in(side.query))
-        found = self.arrangements.made_of(groups(calls, keys, subquery(side.query.copy(), SOURCE), inputs))
-        asked = [(name, substituted(each, columns)) for name, each in items]
-        condition = None if having is None else substituted(having.this, columns)
-        return over_groups(found, asked, condition, calls, keys)
+        where: list[exp.Expression],
+        edges: list[Moment],
+    ) -> Keyed:
+        """The same, of rows that are there only at some times: arranged by the moments when that changes."""
+        names = [name for name, _ in items]
+        added = []
+        for at, (edge, _) in enumerate(edges):
+            added.append((free_name(f"moment_{at}", names), edge))
+        there = [exp.Not(this=exp.Is(this=edge.copy(), expression=exp.Null())) for edge, _ in edges]
+        found = self.mapped(node, [*items, *added], [*where, *there])
+        for (name, _), (_, comparison) in zip(added, edges, strict=True):
+            query = self.arrangements.stored(found) if isinstance(found, Keyed) else found
+            side = self.arrangements.side(query, {(SOURCE, each): each for each in outputs_of(query)})
+            moment = exp.Ordered(this=typed_column(SOURCE, name, side.types[name]))
+            arranged = self.arrangements.arranged(side, [], SOURCE, [moment])
+            shown = [(each, arranged.columns[SOURCE, each]) for each in side.types]
+            piece = with_key(shown, arranged, select(shown, arranged.source), "temporal filter")
+            input = (arranged.input[0], tuple(column.name for column in arranged.rest))
+            found = dataclasses.replace(piece, key=piece.rest, rest=(), inputs=(input,), clock=(name, comparison))
+        assert isinstance(found, Keyed)
+        return dataclasses.replace(found, visible=len(items))
+
+    # --- DISTINCT -------------------------------------------------------------------------------------------------
 
     def _distinct(self, query: exp.Query) -> Keyed:
         names = outputs_of(query)
@@ -376,71 +352,13 @@ class _Cutter(Joins):
         inner.append("expressions", aliased(parse_expression(number), "number"))
         shown = [(own, typed_column(SOURCE, name, None)) for own, name in zip(outputs_of(node), names, strict=True)]
         first = exp.EQ(this=typed_column(SOURCE, "number", None), expression=exp.Literal.number(1))
-        return self._cut(self.arrangements.rebound(select(shown, subquery(inner, SOURCE), [first])))
-
-    # --- windows, LIMIT -------------------------------------------------------------------------------------------
-
-    def _windowed(self, node: exp.Select) -> Piece:
-        items = self._items(node)
-        listed = [each for _, each in items]
-        having_group = node.args.get("group") is not None or node.args.get("having") is not None
-        if having_group or any(map(has_aggregate, listed)) or any(map(has_query, listed)):
-            raise NotCut
-        windows = [window for each in listed for window in each.find_all(exp.Window)]
-        partitions = [window.args.get("partition_by") or [] for window in windows]
-        common = [each for each in partitions[0] if all(each in other for other in partitions[1:])]
-        common = list({each.sql(): each for each in common}.values())
-        if not common or any(isinstance(each, exp.Literal) for each in common):
-            raise NotCut
-        side = self.side(node, listed)
-        keys = [substituted(each, side.over(SOURCE)) for each in common]
-        arranged = self.arrangements.arranged(side, keys, SOURCE)
-        outputs = [(name, substituted(each, arranged.columns)) for name, each in items]
-        for window in [found for _, each in outputs for found in each.find_all(exp.Window)]:
-            _break_ties(window, arranged.rest)
-        return _with_key(outputs, arranged, select(outputs, arranged.source), "window")
-
-    def _limited(self, node: exp.Select) -> Piece:
-        if isinstance(node.args.get("limit"), exp.Fetch):
-            raise NotCut
-        distinct = node.args.get("distinct")
-        if distinct is not None and distinct.args.get("on") is not None:
-            raise NotCut
-        inner = node.copy()
-        for key in ("limit", "offset", "order"):
-            inner.set(key, None)
-        names = [each.alias_or_name for each in inner.expressions]
-        order = []
-        for number, each in enumerate(node.args["order"].expressions if node.args.get("order") is not None else []):
-            ordered = each.copy()
-            if isinstance(each.this, exp.Literal) and not each.this.is_string:
-                at = int(each.this.name) - 1
-            else:
-                if distinct is not None:
-                    raise NotCut
-                at = len(inner.expressions)
-                inner.append("expressions", aliased(each.this.copy(), f"order_{number}"))
-            ordered.set("this", exp.Literal.number(at))
-            order.append(ordered)
-        found = self.linear(inner)
-        outputs, kinds = outputs_of(found), [kind or TEXT for kind in types_of(found)]
-        columns = [typed_column(SOURCE, name, kind) for name, kind in zip(outputs, kinds, strict=True)]
-        for each in order:
-            each.set("this", columns[int(each.this.name)].copy())
-        order += [exp.Ordered(this=column.copy()) for column in columns]
-        visible = [*zip(outputs, columns, strict=True)][: len(names)]
-        query = select(visible, subquery(found.copy(), SOURCE))
-        query.set("order", exp.Order(expressions=order))
-        for key in ("limit", "offset"):
-            if node.args.get(key) is not None:
-                query.set(key, node.args[key].copy())
-        return self.whole(self.arrangements.rebound(query), "recompute (top n)")
+        return self.cut_query(self.arrangements.rebound(select(shown, subquery(inner, SOURCE), [first])))
 
     # --- UNION, INTERSECT, EXCEPT ---------------------------------------------------------------------------------
 
     def _set_operation(self, node: exp.SetOperation) -> Piece:
         if node.args.get("limit") is not None or node.args.get("offset") is not None:
-            raise NotCut
+            return self.limited(node)
         names = outputs_of(node)
         names = [name if names.count(name) == 1 else f"column_{at}" for at, name in enumerate(names)]
         kinds = [kind or TEXT for kind in types_of(node)]
@@ -496,10 +414,15 @@ class _Cutter(Joins):
         where = conjuncts(node.args.get("where"))
         wanted = sorted(set().union(*map(columns_of, used)))
         names = flat_names(wanted)
-        if not node.args.get("joins") and not any(map(has_query, where)):
+        if joins_rows(node):
             kinds = {(each.table, each.name): each for one in used for each in one.find_all(exp.Column)}
             items = [(names[name], kinds[name]) for name in wanted] or [("one", exp.Literal.number(1))]
-            found = self._mapped(node, items, where)
+            make = self.lateral if last_lateral(node) is not None else self.expanded
+            found: Piece = make(node, items)
+        elif not node.args.get("joins") and not any(map(has_query, where)):
+            kinds = {(each.table, each.name): each for one in used for each in one.find_all(exp.Column)}
+            items = [(names[name], kinds[name]) for name in wanted] or [("one", exp.Literal.number(1))]
+            found = self.mapped(node, items, where)
         else:
             joined = self.joined(node, used)
             items = [(names[name], joined.columns[name]) for name in wanted if name in joined.columns] or [
@@ -510,68 +433,5 @@ class _Cutter(Joins):
         return self.arrangements.side(query, names)
 
 
-def _makes_rows(expression: exp.Expression) -> bool:
-    return any(is_set_returning(call.this) for call in own_calls(expression))
-
-
 def _has_window(expression: exp.Expression) -> bool:
     return expression.find(exp.Window) is not None
-
-
-def _break_ties(window: exp.Window, rest: Sequence[exp.Column]) -> None:
-    """Rows that the order leaves equal come in the order of their stream key, always."""
-    order = window.args.get("order")
-    if order is None or window.args.get("spec") is not None:
-        return
-    call = window.this
-    while isinstance(call, (exp.Filter, exp.WithinGroup)):
-        call = call.this
-    if isinstance(call, exp.Anonymous) and str(call.this).lower() in ("row_number", "lag", "lead", "ntile"):
-        for column in rest:
-            order.append("expressions", exp.Ordered(this=column.copy()))
-
-
-def _with_key(outputs, arranged, query: exp.Select, describe: str) -> Keyed:
-    """A piece that has a row for each of its input's."""
-    count = len(outputs)
-    key, rest = [], []
-    for columns, names in ((arranged.key, key), (arranged.rest, rest)):
-        for column in columns:
-            shown = next((name for name, item in outputs if item == column), None)
-            if shown is None:
-                shown = f"{HIDDEN}{len(outputs) - count}"
-                outputs.append((shown, column))
-                query.append("expressions", aliased(column.copy(), shown))
-            names.append(shown)
-    return Keyed(
-        query=query,
-        visible=count,
-        key=tuple(key),
-        rest=tuple(each for each in rest if each not in key),
-        inputs=(arranged.input,),
-        describe=describe,
-    )
-
-
-def _on_top(
-    below: Keyed, alias: str, items: list[tuple[str, exp.Expression]], where: Sequence[exp.Expression]
-) -> Keyed:
-    """A projection and a filter of a keyed piece, computed together with it."""
-    kinds = dict(zip(outputs_of(below.query), types_of(below.query), strict=True))
-    outputs = list(items)
-    names: dict[str, str] = {}
-    for own in (*below.key, *below.rest):
-        column = typed_column(alias, own, kinds[own])
-        shown = next((name for name, item in items if item == column), None)
-        if shown is None:
-            shown = f"{HIDDEN}{len(outputs) - len(items)}"
-            outputs.append((shown, column))
-        names[own] = shown
-    return Keyed(
-        query=select(outputs, subquery(below.query.copy(), alias), where),
-        visible=len(items),
-        key=tuple(names[each] for each in below.key),
-        rest=tuple(names[each] for each in below.rest),
-        inputs=below.inputs,
-        describe=below.describe,
-    )

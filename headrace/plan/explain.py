@@ -43,13 +43,22 @@ def explain_pieces(
 
 
 def _rule(relation: Relation) -> str:
-    if relation.operator is None:
+    operator = relation.operator
+    if operator is None:
         return "linear"
-    if relation.operator.recomputes:
+    if operator.recomputes:
         return "no, all of it is computed anew"
     if relation.operator.adds:
         return "from its old rows"
-    return f"by key {name_list(relation.operator.key)}"
+    if relation.operator.clock is not None:
+        column, comparison = relation.operator.clock
+        return f"by key, while now() {comparison} {quote_sql(column)}"
+    first = relation.operator.first
+    few = "" if not first else "the first row" if set(first) == {1} else f"the first {max(first)} rows"
+    if not relation.operator.key:
+        return f"from {few}"
+    also = f", from {few}" if few else ", or all of it if one that is read whole changes" if operator.whole else ""
+    return f"by key {name_list(relation.operator.key)}{also}"
 
 
 def _piece(
@@ -81,7 +90,8 @@ def _piece(
             lines += _stored(each, catalog, plan_of, filled, below, mark)
         else:
             # By key, or only what changes, or all of it.
-            name = "StreamLookup" if columns else "StreamChanges" if operator.adds else "StreamRead"
+            by_key = columns or operator.first
+            name = "StreamLookup" if by_key else "StreamChanges" if operator.adds else "StreamRead"
             by = {"by": name_list(columns)} if columns else {}
             pk = {"pk": _list(map(_key, each.pk)), "dist": _hash(each.distribution)}
             lines.append(below + mark + _line(name, table=quote_sql(each.name), **by, **pk))

@@ -57,6 +57,8 @@ class Joined:
     rest: list[exp.Expression]
     inputs: list[tuple[str, tuple[str, ...]]]
     describe: str
+    whole: tuple[str, ...] = ()
+    """Inputs that are read whole."""
 
     def keyed(self, items: Sequence[tuple[str, exp.Expression]]) -> Keyed:
         """The wanted columns, over those of the original sources."""
@@ -78,11 +80,12 @@ class Joined:
             rest=tuple(dict.fromkeys(name for name in names[1] if name not in key)),
             inputs=merged(self.inputs),
             describe=self.describe,
+            whole=self.whole,
         )
 
 
 @dataclass(kw_only=True)
-class _Item:
+class Item:
     source: exp.Expression
     alias: str
     kind: str
@@ -102,7 +105,7 @@ class Joins:
     def side(self, node: exp.Select, used: Sequence[exp.Expression]) -> Side:
         raise NotImplementedError
 
-    def _mapped(self, node: exp.Select, items: list, where: list) -> Piece:
+    def mapped(self, node: exp.Select, items: list, where: list) -> Piece:
         raise NotImplementedError
 
     def joined(self, node: exp.Select, used: Sequence[exp.Expression]) -> Joined:
@@ -136,7 +139,7 @@ class Joins:
         sides: dict[str, Side] = {}
         for each in items:
             mine = [name for name in sorted(kinds) if name[0] == each.alias]
-            sides[each.alias] = self._item_side(each, mine, kinds, first[each.alias])
+            sides[each.alias] = self.item_side(each, mine, kinds, first[each.alias])
         done = {items[0].alias}
         current: Side | Joined = sides[items[0].alias]
         waiting = items[1:]
@@ -144,7 +147,7 @@ class Joins:
         while waiting:
             item = waiting[0]
             if free:
-                item = next((each for each in waiting if _equalities(pool, done, {each.alias})), item)
+                item = next((each for each in waiting if equalities(pool, done, {each.alias})), item)
             waiting.remove(item)
             usable = pool if item.kind == "inner" else []
             usable = [
@@ -153,6 +156,10 @@ class Joins:
             pool = [each for each in pool if each not in usable]
             conditions = usable + item.on
             later = [*used, *asked, *pool, *(on for each in waiting for on in each.on), *conditions]
+            if isinstance(current, Joined) and current.whole and not equalities(conditions, done, {item.alias}):
+                self._also_with_all(current, sides[item.alias], item.kind, conditions)
+                done |= {item.alias}
+                continue
             left = self._as_side(current, later)
             current = self._step(left, sides[item.alias], item.kind, conditions, done, {item.alias})
             done |= {item.alias}
@@ -167,13 +174,13 @@ class Joins:
         assert isinstance(current, Joined)
         return current
 
-    def _item_side(
-        self, item: _Item, wanted: list[Name], kinds: Mapping[Name, exp.Column], where: list[exp.Expression]
+    def item_side(
+        self, item: Item, wanted: list[Name], kinds: Mapping[Name, exp.Column], where: list[exp.Expression]
     ) -> Side:
         names = flat_names(wanted)
         columns: list[tuple[str, exp.Expression]] = [(names[name], kinds[name]) for name in wanted]
         node = select([], item.source.copy())
-        found = self._mapped(node, columns or [("one", exp.Literal.number(1))], where)
+        found = self.mapped(node, columns or [("one", exp.Literal.number(1))], where)
         query = self.arrangements.stored(found) if isinstance(found, Keyed) else found
         return self.arrangements.side(query, names)
 
@@ -191,11 +198,11 @@ class Joins:
     def _step(
         self, left: Side, right: Side, kind: str, conditions: list[exp.Expression], before: set[str], new: set[str]
     ) -> Joined:
-        equal = _equalities(conditions, before, new)
+        equal = equalities(conditions, before, new)
         if not equal:
-            raise NotCut
+            return self._with_all(left, right, kind, conditions)
         rest = [each for each in conditions if all(each is not one for one, _, _ in equal)]
-        keys = [_alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for _, a, b in equal]
+        keys = [alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for _, a, b in equal]
         one = self.arrangements.arranged(left, [a for a, _ in keys], LEFT)
         other = self.arrangements.arranged(right, [b for _, b in keys], RIGHT)
         columns: dict[Name, exp.Expression] = {**one.columns, **other.columns}
@@ -227,6 +234,37 @@ class Joins:
             describe=f"{kind} join",
         )
 
+    def _with_all(self, left: Side, right: Side, kind: str, conditions: list[exp.Expression]) -> Joined:
+        """A join without an equality: every row on the left with all on the right, which had better be few."""
+        if kind not in ("inner", "left"):
+            raise NotCut
+        one, other = self.arrangements.itself(left, LEFT), self.arrangements.itself(right, RIGHT)
+        if not one.key or one.input[0] == other.input[0]:
+            raise NotCut
+        columns: dict[Name, exp.Expression] = {**one.columns, **other.columns}
+        return Joined(
+            arrangements=self.arrangements,
+            source=one.source,
+            joins=[_without_equality(other.source, kind, conditions, columns)],
+            columns=columns,
+            key=list(one.key),
+            rest=list(other.key),
+            inputs=[one.input, (other.input[0], ())],
+            describe=f"{kind} join",
+            whole=(other.input[0],),
+        )
+
+    def _also_with_all(self, current: Joined, right: Side, kind: str, conditions: list[exp.Expression]) -> None:
+        """The same once more: nothing of what is there needs to be stored for it."""
+        other = self.arrangements.itself(right, f"{RIGHT}{len(current.joins)}")
+        if kind not in ("inner", "left") or other.input[0] == current.inputs[0][0]:
+            raise NotCut
+        current.columns |= other.columns
+        current.joins.append(_without_equality(other.source, kind, conditions, current.columns))
+        current.rest += other.key
+        current.inputs.append((other.input[0], ()))
+        current.whole += (other.input[0],)
+
     # --- EXISTS and IN --------------------------------------------------------------------------------------------
 
     def _asked(self, left: Side, condition: exp.Expression, outer: set[str], node: exp.Select) -> Joined:
@@ -235,12 +273,12 @@ class Joins:
         if isinstance(inner, exp.Exists):
             right, equal, rest = self._exists(inner.this, outer)
         elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            if negated and not self._without_nulls(inner, node):
+            if negated and not self.without_nulls(inner, node):
                 raise NotCut  # one NULL among the others, and nothing is known not to be there
             right, equal, rest = self._in(inner, outer)
         else:
             raise NotCut
-        keys = [_alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for a, b in equal]
+        keys = [alike(substituted(a, left.over(LEFT)), substituted(b, right.over(RIGHT))) for a, b in equal]
         one = self.arrangements.arranged(left, [a for a, _ in keys], LEFT)
         other = self.arrangements.arranged(right, [b for _, b in keys], RIGHT)
         columns = {**one.columns, **other.columns}
@@ -270,7 +308,7 @@ class Joins:
             raise NotCut
         if any(sources_in(on) & outer for each in _items(node) for on in each.on):
             raise NotCut
-        equal = _equalities(outside, outer, aliases)
+        equal = equalities(outside, outer, aliases)
         if not equal:
             raise NotCut
         rest = [each for each in outside if all(each is not one for one, _, _ in equal)]
@@ -289,7 +327,7 @@ class Joins:
         side = Side(query=side.query, names={("in", name): name}, types=side.types)
         return side, [(condition.this, typed_column("in", name, side.types[name]))], []
 
-    def _without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
+    def without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
         """Whether neither side of IN can be NULL: both are columns of tables that say so."""
         query = condition.args["query"]
         inner = query.this if isinstance(query, exp.Subquery) else query
@@ -330,8 +368,8 @@ class Joins:
             raise NotCut
 
 
-def _items(node: exp.Select) -> list[_Item]:
-    items = [_Item(source=node.args["from_"].this, alias=node.args["from_"].this.alias_or_name, kind="inner", on=[])]
+def _items(node: exp.Select) -> list[Item]:
+    items = [Item(source=node.args["from_"].this, alias=node.args["from_"].this.alias_or_name, kind="inner", on=[])]
     for join in node.args.get("joins") or []:
         known = {"this", "side", "kind", "on"}
         if any(value for name, value in join.args.items() if name not in known):
@@ -340,7 +378,7 @@ def _items(node: exp.Select) -> list[_Item]:
         if side not in ("", "left", "right", "full") or kind not in ("", "inner", "outer", "cross"):
             raise NotCut
         items.append(
-            _Item(
+            Item(
                 source=join.this,
                 alias=join.this.alias_or_name,
                 kind=side or "inner",
@@ -352,7 +390,7 @@ def _items(node: exp.Select) -> list[_Item]:
     return items
 
 
-def _nullable(items: Sequence[_Item]) -> set[str]:
+def _nullable(items: Sequence[Item]) -> set[str]:
     """The sources that an outer join may fill with NULLs."""
     found: set[str] = set()
     for position, each in enumerate(items):
@@ -363,7 +401,7 @@ def _nullable(items: Sequence[_Item]) -> set[str]:
     return found
 
 
-def _equalities(
+def equalities(
     conditions: Sequence[exp.Expression], left: set[str], right: set[str]
 ) -> list[tuple[exp.Expression, exp.Expression, exp.Expression]]:
     """Of the conditions those that compare something of one side with something of the other, each with the two."""
@@ -379,7 +417,7 @@ def _equalities(
     return found
 
 
-def _alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
+def alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
     """Two sides of an equality as the type that they are compared as."""
     kinds = [type_of(one) or TEXT, type_of(other) or TEXT]
     if kinds[0] == kinds[1]:
@@ -391,6 +429,18 @@ def _alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, 
     if kind is None:
         raise NotCut
     return cast_to(one, kind), cast_to(other, kind)
+
+
+def _without_equality(
+    source: exp.Expression, kind: str, conditions: list[exp.Expression], columns: Mapping[Name, exp.Expression]
+) -> exp.Join:
+    if kind == "inner" and not conditions:
+        return exp.Join(this=source, kind="CROSS")
+    on = conjunction([substituted(each, columns) for each in conditions]) if conditions else exp.Boolean(this=True)
+    join = exp.Join(this=source, on=on)
+    if kind == "left":
+        join.set("side", "LEFT")
+    return join
 
 
 def _coalesced(one: exp.Expression, other: exp.Expression) -> exp.Expression:

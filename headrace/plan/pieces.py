@@ -8,6 +8,7 @@ already is.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +19,14 @@ from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.sql.expressions import COLUMN_TYPE
 from headrace.sql.names import SCHEMA
+from headrace.sql.translate import types_of
 from headrace.types import SqlType
 
 HIDDEN = f"{INTERNAL_PREFIX}key_"
 """Columns that a keyed piece has for its key alone."""
+
+SOURCE = f"{INTERNAL_PREFIX}s"
+"""What a piece calls its only input."""
 
 Name = tuple[str, str]
 """A column of a source: its alias, and its name there."""
@@ -49,6 +54,14 @@ class Keyed:
     describe: str
     adds: tuple[tuple[str, str | None], ...] = ()
     """Columns whose new value is the old one and what the change adds, see :mod:`headrace.plan.sums`."""
+    averages: tuple[tuple[str, str, str], ...] = ()
+    """… and those that are one of them divided by another."""
+    first: tuple[int, ...] = ()
+    """How many rows of a key are needed of each input, in its order; none: all, see :mod:`headrace.plan.top`."""
+    whole: tuple[str, ...] = ()
+    """Inputs of which all rows belong to every key."""
+    clock: tuple[str, str] | None = None
+    """A column of the key, and how the time must compare with it, see :mod:`headrace.plan.moments`."""
 
     @property
     def distribution(self) -> tuple[str, ...]:
@@ -212,6 +225,17 @@ def merged(inputs: Iterable[tuple[str, tuple[str, ...]]]) -> Inputs:
     return tuple(found.items())
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """
+    >>> free_name("a", ["a", "b"])
+    'a_'
+    """
+    taken = set(taken)
+    while name in taken:
+        name += "_"
+    return name
+
+
 def flat_names(wanted: Iterable[Name]) -> dict[Name, str]:
     """A name for each column of some sources: its own, if that is clear.
 
@@ -228,3 +252,35 @@ def flat_names(wanted: Iterable[Name]) -> dict[Name, str]:
             flat += "_"
         found[alias, name] = flat
     return found
+
+
+def columns_above(below: Keyed, alias: str, given: Sequence[str]) -> dict[Name, exp.Expression]:
+    """What a block calls the columns of a keyed piece in its FROM, and what they are; some have names of their own."""
+    visible = outputs_of(below.query)[: below.visible]
+    kinds = types_of(below.query)
+    known = [*given, *visible[len(given) :]]
+    return {
+        (alias, name): typed_column(alias, own, kind) for name, own, kind in zip(known, visible, kinds, strict=False)
+    }
+
+
+def on_top(below: Keyed, alias: str, items: list[tuple[str, exp.Expression]], where: Sequence[exp.Expression]) -> Keyed:
+    """A projection and a filter of a keyed piece, computed together with it."""
+    kinds = dict(zip(outputs_of(below.query), types_of(below.query), strict=True))
+    outputs = list(items)
+    names: dict[str, str] = {}
+    for own in (*below.key, *below.rest):
+        column = typed_column(alias, own, kinds[own])
+        shown = next((name for name, item in items if item == column), None)
+        if shown is None:
+            shown = f"{HIDDEN}{len(outputs) - len(items)}"
+            outputs.append((shown, column))
+        names[own] = shown
+    return dataclasses.replace(
+        below,
+        query=select(outputs, subquery(below.query.copy(), alias), where),
+        visible=len(items),
+        key=tuple(names[each] for each in below.key),
+        rest=tuple(names[each] for each in below.rest),
+        clock=below.clock and (names[below.clock[0]], below.clock[1]),
+    )

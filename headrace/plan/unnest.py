@@ -5,6 +5,13 @@
 is, because a comparison with the NULL of a group that is not there is not true,
 
     … JOIN (SELECT u.k AS key_0, max(y) AS value FROM u GROUP BY u.k) AS q ON q.key_0 = t.k … WHERE x < q.value
+
+One that depends on nothing is one row, with which all others are joined. In HAVING that is done above the groups:
+
+    SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(n) FROM u)
+
+    SELECT s.k, s.s FROM (SELECT k, sum(x) AS s, sum(x) AS had_0 FROM t GROUP BY k) AS s CROSS JOIN
+      (SELECT avg(n) AS value FROM u) AS q WHERE s.had_0 > q.value
 """
 
 from __future__ import annotations
@@ -15,8 +22,10 @@ from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
 from headrace.plan.pieces import (
+    aliased,
     conjunction,
     conjuncts,
+    free_name,
     has_query,
     outputs_of,
     select,
@@ -24,6 +33,8 @@ from headrace.plan.pieces import (
     subquery,
     typed_column,
 )
+from headrace.sql.aggregates import is_call
+from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate, own_calls
 from headrace.sql.translate import types_of
 
@@ -41,10 +52,117 @@ def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
         found += [each] if joined is None else joined[1]
         if joined is not None:
             changed.append("joins", exp.Join(this=joined[0], kind="CROSS"))
-    if len(found) == len(where):
+    lifted = [_lifted(each, f"{INTERNAL_PREFIX}w{number}_", changed, rebind) for number, each in enumerate(found)]
+    if lifted == where:
         return node
-    changed.set("where", exp.Where(this=conjunction(found)))
+    changed.set("where", exp.Where(this=conjunction(lifted)))
     return changed
+
+
+def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.In], bool]) -> exp.Select:
+    """The block with NOT IN taken apart, where NULLs are possible: then it is not true if there is one on any side.
+
+    x NOT IN (q)    NOT EXISTS (SELECT 1 FROM q WHERE q.y = x) AND
+                    (q has no rows OR (x IS NOT NULL AND q has none that are NULL))
+    """
+    where = conjuncts(node.args.get("where"))
+    found: list[exp.Expression] = []
+    for number, each in enumerate(where):
+        inner = each.this.unnest() if isinstance(each, exp.Not) else None
+        asked = isinstance(inner, exp.In) and inner.args.get("query") is not None
+        if not asked or never_null(inner) or not _is_apart(inner):
+            found.append(each)
+            continue
+        alias = f'"{INTERNAL_PREFIX}n{number}"'
+        query = inner.args["query"]
+        source = f"({print_sql(query.this if isinstance(query, exp.Subquery) else query)}) AS {alias}"
+        value, column = print_sql(inner.this), f"{alias}.{exp.to_identifier(outputs_of(query)[0], quoted=True).sql()}"
+        texts = [
+            f"NOT EXISTS (SELECT 1 FROM {source} WHERE {column} = {value})",
+            f"((SELECT count(*) = 0 FROM {source}) OR"
+            f" ({value} IS NOT NULL AND (SELECT count(*) = 0 FROM {source} WHERE {column} IS NULL)))",
+        ]
+        found += [parse_expression(text) for text in texts]
+    if found == where:
+        return node
+    changed = node.copy()
+    changed.set("where", exp.Where(this=conjunction(found)))
+    bound = rebind(changed)
+    assert isinstance(bound, exp.Select)
+    return bound
+
+
+def _is_apart(condition: exp.In) -> bool:
+    """Whether what is compared with depends on nothing, and what is compared is one value."""
+    query = condition.args["query"]
+    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}
+    apart = all(each.table in own for each in query.find_all(exp.Column))
+    return apart and not isinstance(condition.this.unnest(), exp.Tuple) and not has_query(condition.this)
+
+
+def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Rebind) -> exp.Expression:
+    """The condition with columns in place of subqueries that depend on nothing, which the block then joins with."""
+    held = exp.Paren(this=condition.copy())
+    asked = [each for each in held.find_all(exp.Subquery) if _is_constant(each)]
+    for number, each in enumerate(asked):
+        query = each.this.copy()
+        query.set("expressions", [aliased(query.expressions[0].unalias(), "value")])
+        bound, alias = rebind(query), f"{prefix}{number}"
+        node.append("joins", exp.Join(this=subquery(bound, alias), kind="CROSS"))
+        each.replace(typed_column(alias, "value", types_of(bound)[0]))
+    return held.this.pop() if asked else condition
+
+
+def _is_constant(inner: exp.Subquery) -> bool:
+    """Whether it is one value, always there, and the same for all rows."""
+    query = inner.this
+    if not isinstance(query, exp.Select) or query.args.get("from_") is None or len(query.expressions) != 1:
+        return False
+    if any(query.args.get(key) for key in ("group", "having", "distinct", "limit", "offset", "with_")):
+        return False
+    around = inner.parent
+    while around is not None:
+        if isinstance(around, (exp.Query, exp.In, exp.Exists)):
+            return False  # it belongs to another block, or is not a value
+        around = around.parent
+    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}
+    return has_aggregate(query.expressions[0].unalias()) and all(
+        each.table in own for each in query.find_all(exp.Column)
+    )
+
+
+def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
+    """A block whose HAVING has such a subquery as a query over the block without it; None if it has others."""
+    parts = conjuncts(node.args["having"].this)
+    asked = [each for each in parts if has_query(each)]
+    kept = [each for each in parts if each not in asked]
+    names = outputs_of(node)
+    if len(set(names)) < len(names) or any(has_query(each) for each in node.expressions):
+        return None
+    keys = list(node.args["group"].expressions) if node.args.get("group") is not None else []
+    inner, alias = node.copy(), f"{INTERNAL_PREFIX}groups"
+    inner.set("order", None)
+    inner.set("having", exp.Having(this=conjunction(kept)) if kept else None)
+    known: dict[str, tuple[str, exp.Expression]] = {}
+
+    def above(each: exp.Expression) -> exp.Expression:
+        if isinstance(each, exp.Query):
+            return each
+        if each in keys or is_call(each):
+            name, _ = known.setdefault(each.sql(), (free_name(f"had_{len(known)}", names), each.copy()))
+            return typed_column(alias, name, None)
+        for name, value in list(each.args.items()):
+            if isinstance(value, exp.Expression):
+                each.set(name, above(value))
+            elif isinstance(value, list):
+                each.set(name, [above(one) if isinstance(one, exp.Expression) else one for one in value])
+        return each
+
+    conditions = [above(each.copy()) for each in asked]
+    for name, each in known.values():
+        inner.append("expressions", aliased(each, name))
+    shown = [(name, typed_column(alias, name, None)) for name in names]
+    return rebind(select(shown, subquery(inner, alias), conditions))
 
 
 def _joined(condition: exp.Expression, alias: str, rebind: Rebind) -> tuple[exp.Subquery, list[exp.Expression]] | None:

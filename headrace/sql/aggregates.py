@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from sqlglot import exp
+
 from headrace.errors import Unsupported
 from headrace.sql.casts import cast
 from headrace.sql.jsonb import json_text, normal_json
@@ -277,6 +279,13 @@ _AGGREGATES: dict[str, Callable[[str, AggregateCall], Aggregate]] = {
 
 def is_aggregate(name: str) -> bool:
     return name in _AGGREGATES
+
+
+def is_call(node: exp.Expression) -> bool:
+    """Whether it is a call of an aggregate function, with its FILTER and WITHIN GROUP."""
+    while isinstance(node, (exp.Filter, exp.WithinGroup)):
+        node = node.this
+    return isinstance(node, exp.Anonymous) and (is_aggregate(node.this) or is_ordered_set(node.this))
 
 
 # --- functions that only exist with WITHIN GROUP ------------------------------------------------------------------

@@ -92,6 +92,7 @@ class Parser(FunctionSyntax, RisingWaveParser):
     ARRAY_CONSTRUCTORS = {"ARRAY": exp.Array}
     LAMBDAS: dict = {}
     _array_depth = 0
+    FUNC_TOKENS = {*RisingWaveParser.FUNC_TOKENS, TokenType.SESSION}
     OPTIONAL_ALIAS_TOKEN_CTE = False
     FUNCTIONS_WITH_ALIASED_ARGS: set = set()
 

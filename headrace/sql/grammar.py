@@ -106,6 +106,13 @@ def _create_materialized_view(p: Parser) -> Unfinished:
     options = clauses.with_options(p) if p._match(TokenType.WITH) else ()
     if not p._match(TokenType.ALIAS):
         p.raise_error("expected AS")
+    last = p._tokens[-4:]
+    if [each.text.upper() for each in last] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
+        raise Unsupported(
+            "EMIT ON WINDOW CLOSE is not supported yet",
+            hint="SELECT from the windows WHERE window_end <= now(): rows then come when their window has closed",
+            position=last[0].start + 1,
+        )
     query = fold(p.parse_query())
     return partial(
         s.CreateMaterializedView,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from headrace.catalog import INTERNAL_PREFIX
 from headrace.errors import SqlSyntaxError, UndefinedColumn
 from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
 from headrace.sql.tree import WholeRow
@@ -180,3 +181,59 @@ def as_in(node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.NEQ) and isinstance(quantifier, exp.All):
             return exp.Not(this=exp.In(this=node.this.copy(), query=inner.copy()))
     return node
+
+
+def as_lateral(join: exp.Join) -> None:
+    """``t ASOF JOIN u ON t.k = u.k AND t.at >= u.at``: of the rows of u for which it holds, the nearest.
+
+    >>> from headrace.sql.dialect import parse_query, print_sql
+    >>> query = parse_query("SELECT 1 FROM t ASOF JOIN u ON t.at >= u.at")
+    >>> as_lateral(query.args["joins"][0])
+    >>> print_sql(query.args["joins"][0], identify=False).partition("WHERE ")[2]
+    '"t"."at" >= "_hr_u"."at" ORDER BY "_hr_u"."at" DESC NULLS LAST LIMIT 1) AS "u"'
+    """
+    alias, on = join.this.alias_or_name, join.args.get("on")
+    side = (join.args.get("side") or "").upper()
+    form = "write t ASOF [LEFT] JOIN u ON t.key = u.key AND t.at >= u.at, with the names of the tables"
+    if not isinstance(join.this, exp.Table) or on is None or side not in ("", "LEFT"):
+        raise SqlSyntaxError("ASOF JOIN needs a relation and a condition", hint=form, position=position_of(join.this))
+    inner = f"{INTERNAL_PREFIX}{alias}"
+    parts = list(on.flatten()) if isinstance(on, exp.And) else [on]
+    nearest = [each for each in (_nearest(part.unnest(), alias) for part in parts) if each is not None]
+    if len(nearest) != 1:
+        raise SqlSyntaxError(
+            "ASOF JOIN needs one <, <=, > or >= between its sides", hint=form, position=position_of(on)
+        )
+    column, descending = nearest[0]
+    condition = on.copy()
+    order = exp.Ordered(this=column.copy(), desc=descending, nulls_first=False)
+    source = join.this.copy()
+    source.set("alias", exp.TableAlias(this=exp.to_identifier(inner, quoted=True)))
+    query = exp.Select(
+        expressions=[exp.Star()],
+        from_=exp.From(this=source),
+        where=exp.Where(this=condition),
+        order=exp.Order(expressions=[order]),
+        limit=exp.Limit(expression=exp.Literal.number(1)),
+    )
+    for each in [*condition.find_all(exp.Column), *order.find_all(exp.Column)]:
+        if each.table == alias:
+            each.set("table", exp.to_identifier(inner, quoted=True))
+    named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    join.set("this", exp.Lateral(this=exp.Subquery(this=query), alias=named))
+    join.set("method", None)
+    join.set("kind", None if side else "CROSS")
+    join.set("on", exp.true() if side else None)
+
+
+def _nearest(condition: exp.Expression, alias: str) -> tuple[exp.Expression, bool] | None:
+    """Of a comparison the side that belongs to the relation, and whether the largest is the nearest."""
+    if not isinstance(condition, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return None
+    mine = [
+        {each.table for each in side.find_all(exp.Column)} == {alias} for side in (condition.this, condition.expression)
+    ]
+    if sum(mine) != 1:
+        return None
+    largest = isinstance(condition, (exp.GT, exp.GTE)) != mine[0]
+    return (condition.this if mine[0] else condition.expression), largest

@@ -14,8 +14,8 @@ from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.names import SCHEMA, relation_name
 from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full, row_of_source
 from headrace.sql.sets import ROWS_FROM
-from headrace.sql.shapes import is_query, require_alias, unnest_call
-from headrace.sql.time_windows import is_time_window, time_window
+from headrace.sql.shapes import as_lateral, is_query, require_alias, unnest_call
+from headrace.sql.time_windows import is_time_window, time_window, windowed_relation
 from headrace.sql.translate import Translator, clause_name
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType
@@ -47,6 +47,8 @@ class Sources:
             self._join(join, scope)
 
     def _join(self, join: exp.Join, scope: Scope) -> None:
+        if join.method.upper() == "ASOF":
+            as_lateral(join)
         before = list(scope.sources)
         join.set("this", self._source(join.this, scope))
         after = [source for source in scope.sources if not any(source is other for other in before)]
@@ -87,7 +89,8 @@ class Sources:
         if not isinstance(node, exp.Table):
             raise unsupported(f"{type(node).__name__} in FROM", node)
         if is_time_window(node):
-            return self._subquery(time_window(node), scope)
+            _, columns = self.query(windowed_relation(node), Scope(parent=scope.parent, ctes=scope.ctes))
+            return self._subquery(time_window(node, [each.name for each in columns]), scope)
         if isinstance(node.this, exp.Anonymous):
             return self._function(node, scope)
         if node.args.get("rows_from"):

@@ -1,9 +1,9 @@
 """Views with joins, aggregates and the like against SQLite: random statements, and after each of them every view is
 what its query says of the tables, in the manifest that was committed.
 
-Views are created before there are rows, between writes, and while others write; the engine is abandoned as if it had
-crashed, and opened again. A failure names its seed: ``pytest -k seed7`` replays it, and
-``HYPOTHESIS_PROFILE=thorough`` tries more of them, with all views at once.
+Views are created before there are rows, between writes, and while others write, in parts, and rescaled meanwhile; the
+engine is abandoned as if it had crashed, and opened again. A failure names its seed: ``pytest -k seed7`` replays it,
+and ``HYPOTHESIS_PROFILE=thorough`` tries more of them, with all views at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import headrace
+from headrace.engine import builds
 from headrace.engine.engine import Engine
 from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
@@ -51,13 +52,18 @@ VIEWS = {
     "has_no_partner": "SELECT id, x FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
     "among": "SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE n > 1)",
     "not_among": "SELECT x FROM t WHERE id NOT IN (SELECT id FROM u WHERE n > 1)",
-    "ranked": "SELECT id, row_number() OVER (PARTITION BY k ORDER BY x, id) AS rn FROM t",
-    "best": "SELECT * FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY x DESC, id) AS rn FROM t) q"
-    " WHERE rn <= 2",
+    "ranked": "SELECT id, row_number() OVER (PARTITION BY k ORDER BY x NULLS FIRST, id) AS rn FROM t",
+    "best": "SELECT * FROM (SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY x DESC NULLS LAST, id) AS rn"
+    " FROM t) q WHERE rn <= 2",
     "either": "SELECT k FROM t UNION SELECT y FROM u",
     "shared": "SELECT k FROM t INTERSECT SELECT y FROM u",
     "only_left": "SELECT k FROM t EXCEPT SELECT y FROM u",
-    "most_frequent": "SELECT k, count(*) AS c FROM t GROUP BY k ORDER BY c DESC, k LIMIT 2",
+    "most_frequent": "SELECT k, count(*) AS c FROM t GROUP BY k ORDER BY c DESC, k NULLS LAST LIMIT 2",
+    "largest": "SELECT id, x FROM t ORDER BY x DESC NULLS LAST, id LIMIT 3",
+    "next_smallest": "SELECT s FROM t ORDER BY x NULLS FIRST, id DESC LIMIT 2 OFFSET 2",
+    "extremes": "SELECT min(x) AS mi, max(x) FILTER (WHERE k > 0) AS ma, count(DISTINCT k) AS d, sum(x) AS sx FROM t",
+    "distinct_counts": "SELECT k, count(DISTINCT x) AS d, count(DISTINCT x) FILTER (WHERE x > 2) AS e, count(*) AS c"
+    " FROM t GROUP BY k",
     "scalar": "SELECT id FROM t WHERE x > (SELECT avg(n) FROM u)",
     "correlated": "SELECT id FROM t WHERE x > (SELECT max(n) - 2 FROM u WHERE u.y = t.k)",
     "alternatives": "SELECT t.id, u.id AS uid FROM t, u WHERE (t.k = u.y AND t.x > 3) OR (t.k = u.y AND u.n < 2)",
@@ -169,7 +175,8 @@ class Run:
 
 
 @pytest.fixture
-def run(spark, warehouse, request) -> Iterator[Run]:
+def run(spark, warehouse, request, monkeypatch) -> Iterator[Run]:
+    monkeypatch.setattr(builds, "PART_ROWS", 10)  # so that there are parts
     found = Run(spark, warehouse, request.param)
     yield found
     found.database.close()
@@ -192,6 +199,7 @@ def test_views_are_their_queries_after_every_statement(run):
     for name in meanwhile:
         run.create(name, VIEWS[name], wait=False)
         run.write()
+        run.database.sql(f"ALTER MATERIALIZED VIEW {name} SET PARALLELISM = {run.random.randint(1, 3)}")
         run.check()
     run.crash()
     run.write()

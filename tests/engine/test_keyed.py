@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from headrace.engine import keyed
+import headrace
+from headrace.engine import builds, keyed
+from headrace.engine.filling import jobs_of
 from headrace.errors import DataError, DependentObjects, HeadraceError, Unsupported
+from tests.support.waiting import eventually
 
 VIEWS = {
     "sums": "SELECT k, count(*) AS c, sum(x) AS sx FROM t GROUP BY k",
@@ -14,6 +19,7 @@ VIEWS = {
     "different": "SELECT DISTINCT x FROM t",
     "joined": "SELECT t.id, u.name FROM t LEFT JOIN u ON t.k = u.id",
     "newest": "SELECT DISTINCT ON (k) k, id, x FROM t ORDER BY k, x DESC, id",
+    "averages": "SELECT k, avg(x) AS a, count(DISTINCT x) AS d FROM t GROUP BY k",
     "ranked": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x DESC) AS r FROM t",
 }
 
@@ -38,7 +44,7 @@ def internal_tables(db) -> list[str]:
 
 @pytest.mark.parametrize(
     ("small", "names"),
-    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest"])],
+    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest", "averages"])],
 )
 def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
     monkeypatch.setattr(keyed, "FEW_KEYS", 5)
@@ -103,6 +109,115 @@ def test_views_share_internal_tables_which_go_with_the_last(tables):
     assert internal_tables(tables) == []
 
 
+OF_FEW_ROWS = {
+    "top": "SELECT id, x FROM t ORDER BY x DESC, id LIMIT 3 OFFSET 1",
+    "top_of_each": "SELECT k, id, n FROM (SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY x DESC, id) AS n"
+    " FROM t) AS q WHERE n <= 2",
+    "extremes": "SELECT min(x) AS mi, max(x) + 1 AS ma, avg(x) AS a, count(DISTINCT k) AS d, count(*) AS c FROM t",
+    "averages": "SELECT k, avg(x) AS a, avg(DISTINCT x) AS d, avg(id / 3.0) AS b FROM t GROUP BY k",
+    "rolled": "SELECT k % 3 AS g, x, count(*) AS c, avg(id) AS a, grouping(k % 3, x) AS s FROM t"
+    " GROUP BY ROLLUP (k % 3, x)",
+}
+
+
+def test_only_the_first_rows_and_the_changes_are_read(tables, monkeypatch):
+    tables.sql("INSERT INTO t SELECT g, g % 5, g % 7 FROM generate_series(1, 300) AS g")
+    for name, query in OF_FEW_ROWS.items():
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}")
+    cubed = "SELECT k, x, max(id) AS m FROM t GROUP BY CUBE (k, x)"
+    tables.sql(f"CREATE MATERIALIZED VIEW cubed WITH (refresh = 'incremental') AS {cubed}")
+    check(tables, *OF_FEW_ROWS, "cubed")
+    # Whoever reads a relation whole does it there.
+    monkeypatch.setattr(keyed.KeyedRelations, "_recomputed", None)
+    tables.sql("INSERT INTO t VALUES (1000, 1, 100), (1001, 1, NULL), (1002, NULL, 7), (1003, 9, -1)")
+    check(tables, *OF_FEW_ROWS, "cubed")
+    tables.sql("DELETE FROM t WHERE x IS NULL OR x > 5 OR x < 0")
+    tables.sql("UPDATE t SET x = 50 WHERE id < 3")
+    check(tables, *OF_FEW_ROWS, "cubed")
+    tables.sql("DELETE FROM t")
+    check(tables, *OF_FEW_ROWS, "cubed")
+    assert tables.sql("SELECT mi, ma, a, d, c FROM extremes").rows() == [(None, None, None, 0, 0)]
+    assert tables.sql("SELECT count(*) FROM top").rows() == [(0,)]
+    told = tables.sql(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {OF_FEW_ROWS['extremes']}").rows()
+    assert any("from the first row }" in line for (line,) in told)
+
+
+def test_functions_that_return_rows(tables):
+    tables.sql("CREATE TABLE lists (id INT PRIMARY KEY, n INT, tags VARCHAR[])")
+    views = {
+        "tagged": "SELECT l.id, u.tag FROM lists AS l, unnest(l.tags) AS u (tag) WHERE u.tag <> 'c'",
+        "counted": "SELECT tag, count(*) AS c FROM lists, unnest(tags) AS u (tag) GROUP BY tag",
+        "maybe": "SELECT l.id, u.tag FROM lists AS l LEFT JOIN LATERAL unnest(l.tags) AS u (tag) ON true",
+        "series": "SELECT id, generate_series(1, n) AS g FROM lists",
+    }
+    tables.sql("INSERT INTO lists VALUES (1, 2, ARRAY['a', 'b', 'a']), (2, 0, NULL), (3, 3, ARRAY['c', NULL])")
+    for name, query in views.items():
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}")
+    tables.sql("INSERT INTO lists VALUES (4, 5, ARRAY['a']), (2, 1, ARRAY['b', 'b'])")
+    tables.sql("DELETE FROM lists WHERE id = 1")
+    check(tables, *views)
+    of_groups = "SELECT n, unnest(array_agg(id)) AS u FROM lists GROUP BY n"
+    tables.sql(f"CREATE MATERIALIZED VIEW of_groups AS {of_groups}")
+    tables.sql("INSERT INTO lists VALUES (5, 5, NULL)")
+    check(tables, "of_groups")
+
+
+def test_asof_and_lateral_joins(tables):
+    tables.sql("CREATE TABLE prices (id INT PRIMARY KEY, k INT, at INT, price INT)")
+    views = {
+        "as_of": "SELECT t.id, p.price FROM t ASOF JOIN prices AS p ON t.k = p.k AND t.x >= p.at",
+        "soon": "SELECT t.id, p.id AS p FROM t ASOF LEFT JOIN prices AS p ON t.k = p.k AND p.at > t.x WHERE t.id > 5",
+        "dearest": "SELECT t.id, q.price FROM t, LATERAL (SELECT p.price FROM prices AS p WHERE p.k = t.k"
+        " ORDER BY p.price DESC, p.id LIMIT 2) AS q",
+        "counts": "SELECT q.c, count(*) AS n FROM t CROSS JOIN LATERAL (SELECT count(*) AS c FROM prices AS p"
+        " WHERE p.k = t.k AND p.at <= t.x) AS q GROUP BY q.c",
+    }
+    tables.sql("INSERT INTO t SELECT g, g % 5, g % 7 FROM generate_series(1, 40) AS g")
+    for name, query in views.items():
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}")
+    tables.sql("INSERT INTO prices SELECT g, g % 6, g, g * 37 % 11 FROM generate_series(0, 9) AS g")
+    check(tables, *views)
+    tables.sql("UPDATE prices SET at = at - 3 WHERE id % 2 = 0")
+    tables.sql("DELETE FROM t WHERE x = 3")
+    tables.sql("INSERT INTO t VALUES (100, NULL, 3), (101, 2, NULL), (102, 2, 50)")
+    check(tables, *views)
+    tables.sql("DELETE FROM prices WHERE k = 2")
+    check(tables, *views)
+    assert tables.sql("SELECT p FROM soon WHERE id = 102").rows() == [(None,)]
+    with pytest.raises(HeadraceError, match="ASOF JOIN needs one"):
+        tables.sql("SELECT 1 FROM t ASOF JOIN u ON t.k = u.id")
+
+
+def test_what_is_joined_with_all_rows(tables):
+    views = {
+        "above_average": "SELECT id FROM t WHERE x > (SELECT avg(x) FROM t)",
+        "largest": "SELECT id, x FROM t WHERE x = (SELECT max(x) FROM t)",
+        "large_groups": "SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT sum(x) FROM t) / 10",
+    }
+    for name, query in views.items():
+        tables.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}")
+    tables.sql("CREATE MATERIALIZED VIEW smaller AS SELECT t.id, u.id AS other FROM t JOIN u ON t.k < u.id")
+    with pytest.raises(Unsupported, match="computed anew as a whole"):
+        tables.sql(
+            "CREATE MATERIALIZED VIEW w WITH (refresh = 'incremental') AS SELECT t.id FROM t JOIN u ON t.k < u.id"
+        )
+    tables.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 100) AS g")
+    check(tables, *views, "smaller")
+    tables.sql("UPDATE t SET x = 100 WHERE id < 3")
+    tables.sql("INSERT INTO u VALUES (7, 'seven')")
+    check(tables, *views, "smaller")
+    tables.sql("DELETE FROM t WHERE x = 100")
+    check(tables, *views, "smaller")
+
+
+def test_rows_that_tie_come_in_the_order_of_their_key(tables):
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM t ORDER BY x LIMIT 2")
+    tables.sql("INSERT INTO t SELECT g, 1, 1 FROM generate_series(1, 9) AS g")
+    assert sorted(tables.sql("SELECT id FROM v").rows()) == [(1,), (2,)]
+    tables.sql("DELETE FROM t WHERE id = 1")
+    assert sorted(tables.sql("SELECT id FROM v").rows()) == [(2,), (3,)]
+
+
 def test_an_aggregate_of_nothing_has_a_row(tables):
     tables.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(x) AS s FROM t")
     tables.sql("CREATE MATERIALIZED VIEW most AS SELECT max(x) AS m FROM t")
@@ -137,7 +252,7 @@ def test_keys_that_are_floats(tables):
 def test_incremental_or_an_error(tables):
     tables.sql("CREATE MATERIALIZED VIEW v WITH (refresh = 'incremental') AS SELECT sum(x) AS s FROM t")
     with pytest.raises(Unsupported, match="computed anew as a whole"):
-        tables.sql("CREATE MATERIALIZED VIEW w WITH (refresh = 'incremental') AS SELECT max(x) AS s FROM t")
+        tables.sql("CREATE MATERIALIZED VIEW w WITH (refresh = 'incremental') AS SELECT bit_or(x) AS s FROM t")
     with pytest.raises(HeadraceError, match="invalid value for refresh"):
         tables.sql("CREATE MATERIALIZED VIEW w WITH (refresh = 'sometimes') AS SELECT max(x) AS s FROM t")
 
@@ -153,6 +268,76 @@ def test_a_view_that_is_paused_waits_for_what_it_stands_on(tables):
     tables.sql("ALTER MATERIALIZED VIEW v SET BACKFILL_RATE_LIMIT = DEFAULT")
     tables.sql("WAIT v")
     check(tables, "v")
+
+
+def test_a_build_goes_on_where_it_was(spark, warehouse, monkeypatch):
+    monkeypatch.setattr(builds, "PART_ROWS", 100)
+    views = {name: VIEWS[name] for name in ("maxima", "joined")}
+    computed: list[tuple[str, range]] = []
+    allowed = threading.Semaphore(0)
+
+    def opened():
+        db = headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "100ms"})
+        compute = db.engine.backfills.builds.compute
+
+        def held(state, relation, vnodes):
+            while not allowed.acquire(timeout=0.05):
+                if db.engine.backfills._stopping:
+                    raise RuntimeError("a test ends here")
+            computed.append((relation.name, vnodes))
+            return compute(state, relation, vnodes)
+
+        db.engine.backfills.builds.compute = held
+        return db
+
+    def built(db) -> dict[str, int]:
+        return {job.name: job.built for job in jobs_of(db.engine.committed).values() if job.builds}
+
+    db = opened()
+    db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, x INT)")
+    db.sql("CREATE TABLE u (id INT PRIMARY KEY, name VARCHAR)")
+    db.sql("INSERT INTO u SELECT g, 'name ' || g FROM generate_series(0, 20, 2) AS g")
+    db.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 400) AS g")
+    db.sql("SET background_ddl = true")
+    for name, query in views.items():
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    allowed.release(4)
+    eventually(lambda: len(computed) == 4 and sum(each > 0 for each in built(db).values()) == 2)
+    db.sql("UPDATE t SET k = k + 1 WHERE id % 3 = 0")
+    db.sql("DELETE FROM t WHERE id % 11 = 0")
+    before = built(db)
+    assert all(0 < each < 256 for each in before.values())
+    db.engine.abandon()
+    computed.clear()
+    db = opened()
+    db.sql("INSERT INTO t VALUES (1000, 3, 100), (1001, 4, NULL)")
+    allowed.release(100)
+    db.sql("WAIT")
+    for name in views:
+        assert min(vnodes.start for relation, vnodes in computed if relation == name) >= before[name]
+    check(db, *views)
+    db.sql("DELETE FROM t WHERE id > 300")
+    check(db, *views)
+    db.close()
+
+
+def test_what_is_filled_first(tables):
+    tables.sql("CREATE TABLE w (id INT PRIMARY KEY, k INT)")
+    tables.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 100) AS g")
+    tables.sql("INSERT INTO w SELECT g, g % 23 FROM generate_series(1, 100) AS g")
+    tables.sql("SET background_ddl = true")
+    tables.sql("SET backfill_rate_limit = 0")
+    query = "SELECT t.id, w.id AS other FROM t JOIN w ON t.k = w.k"
+    tables.sql(f"CREATE MATERIALIZED VIEW v WITH (backfill_order = FIXED(w -> t)) AS {query}")
+    jobs = {job.id: job for job in jobs_of(tables.engine.committed).values()}
+    (waiting,) = (job for job in jobs.values() if job.after)
+    (first,) = (jobs[id] for id in waiting.after)
+    assert [[each.name for each in job.inputs.values()] for job in (first, waiting)] == [["w"], ["t"]]
+    tables.sql("ALTER MATERIALIZED VIEW v SET BACKFILL_RATE_LIMIT = DEFAULT")
+    tables.sql("WAIT v")
+    check(tables, "v")
+    with pytest.raises(HeadraceError, match="which the view does not read"):
+        tables.sql(f"CREATE MATERIALIZED VIEW o WITH (backfill_order = FIXED(u -> t)) AS {query}")
 
 
 def test_a_view_starts_what_it_shares_with_one_that_failed(tables):

@@ -1,6 +1,6 @@
 """Nexmark, very small: an auction house's persons, auctions and bids from a seed, and the benchmark's queries.
 
-What is left out needs a clock or sessions. The tables are written to like any others; auctions and persons also change.
+What is left out needs a clock. The tables are written to like any others; auctions and persons also change.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ QUERIES = {
         b.bidder, b.price, row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.date_time, b.bidder) AS place
         FROM auction AS a JOIN bid AS b ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q
         WHERE place <= 1""",
+    "q11": """SELECT bidder, count(*) AS bids, window_start, window_end
+        FROM SESSION(bid, date_time, INTERVAL '2 seconds', bidder) GROUP BY bidder, window_start, window_end""",
     "q15": """SELECT to_char(date_time, 'YYYY-MM-DD') AS day, count(*) AS bids,
         count(*) FILTER (WHERE price < 100) AS low, count(DISTINCT bidder) AS bidders,
         count(DISTINCT auction) FILTER (WHERE price >= 100) AS auctions FROM bid

@@ -35,7 +35,7 @@ class Queries:
         """A query with columns c0, c1, … all of them numbers."""
         return self._one_of(
             depth, [self._joined, self._grouped, self._grouped, self._distinct, self._set_operation, self._windowed,
-                    self._asked, self._mapped, self._total],
+                    self._asked, self._mapped, self._total, self._top, self._top_of_each],
         )  # fmt: skip
 
     def _one_of(self, depth: int, makers: list) -> str:
@@ -79,7 +79,8 @@ class Queries:
             other, alias, names = self._source(depth)
             more = [f"{alias}.{name}" for name in names]
             kind = self._chance.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
-            on = f"{self._chance.choice(columns)} = {self._chance.choice(more)}"
+            compared = "<" if kind in ("JOIN", "LEFT JOIN") and self._chance.random() < 0.1 else "="
+            on = f"{self._chance.choice(columns)} {compared} {self._chance.choice(more)}"
             if self._chance.random() < 0.3 and kind != "FULL JOIN":
                 on += f" AND {self._condition([self._chance.choice(columns), self._chance.choice(more)])}"
             text += f" {kind} {other} ON {on}"
@@ -109,6 +110,10 @@ class Queries:
         shown = [key for key in keys if self._chance.random() < 0.8]
         items = shown + [self._aggregate(columns) for _ in range(self._chance.randint(0 if shown else 1, 2))]
         having = f" HAVING {self._aggregate(columns)} > 1" if self._chance.random() < 0.2 else ""
+        if self._chance.random() < 0.1:
+            source_of_value, alias, names = self._source(0)
+            value = f"(SELECT {self._aggregate([f'{alias}.{name}' for name in names])} FROM {source_of_value})"
+            having = f" HAVING {self._aggregate(columns)} >= {value}"
         where = self._where(columns)
         return f"SELECT {self._columns(items)} FROM {source}{where} GROUP BY {', '.join(keys)}{having}"
 
@@ -141,6 +146,30 @@ class Queries:
         items = [*self._numbers(columns, 2), f"{call} OVER (PARTITION BY {partition})"]
         return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
 
+    def _order(self, columns: list[str]) -> str:
+        """All columns, so that rows that tie are the same."""
+        chosen = self._chance.sample(columns, len(columns))
+        ways = ["NULLS LAST", "NULLS FIRST", "DESC NULLS LAST", "DESC NULLS FIRST"]
+        return ", ".join(f"{column} {self._chance.choice(ways)}" for column in chosen)
+
+    def _top(self, depth: int) -> str:
+        inner = self.query(depth - 1) if depth > 0 else self._mapped(0)
+        columns = [f"c{at}" for at in range(self._width)]
+        offset = self._chance.choice(["", "", " OFFSET 1", " OFFSET 3"])
+        limit = self._chance.choice([1, 2, 5])
+        return f"SELECT {', '.join(columns)} FROM ({inner}) AS q ORDER BY {self._order(columns)} LIMIT {limit}{offset}"
+
+    def _top_of_each(self, depth: int) -> str:
+        source, alias, names = self._source(depth - 1)
+        columns = [f"{alias}.{name}" for name in names]
+        keys, values = self._numbers(columns, 2), self._numbers(columns, 2)
+        number = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {self._order(values)})"
+        items = [f"{each} AS c{at}" for at, each in enumerate([*keys, *values])]
+        inner = f"SELECT {', '.join(items)}, {number} AS n FROM {source}{self._where(columns)}"
+        self._width = len(items)
+        shown = ", ".join(f"c{at}" for at in range(self._width))
+        return f"SELECT {shown} FROM ({inner}) AS q WHERE n {self._chance.choice(['= 1', '<= 2', '< 4'])}"
+
     def _asked(self, depth: int) -> str:
         source, columns = self._joins(depth - 1)
         inner, alias, names = self._source(depth - 1)
@@ -155,6 +184,7 @@ class Queries:
                 f"{mine} NOT IN (SELECT {other} FROM {inner}{self._where(theirs)})",
                 f"{self._chance.choice(columns)} >= (SELECT max({self._chance.choice(theirs)}) FROM {inner}"
                 f" WHERE {other} = {mine})",
+                f"{mine} {self._chance.choice(['<', '>=', '='])} (SELECT {self._aggregate(theirs)} FROM {inner})",
             ]
         )
         return f"SELECT {self._columns(self._numbers(columns))} FROM {source} WHERE {asked}"

@@ -44,6 +44,7 @@ SPARK = (
     "headrace.state.native",
     "headrace.state.scan",
     "headrace.state.lookup",
+    "headrace.state.first_rows",
     "headrace.operators",
     "headrace.engine",
 )

@@ -398,6 +398,17 @@ def test_windows_of_time():
     hopping = bind("SELECT bids.* FROM HOP(bids, at, INTERVAL '1 minute', INTERVAL '150 seconds')", catalog)
     assert hopping.output == ("n", "at", "window_start", "window_end")
     assert hopping.text().count("UNION ALL") == 2
+    sessions = bind("SELECT * FROM SESSION(bids, at, INTERVAL '1 minute', n) AS s", catalog)
+    assert sessions.output == ("n", "at", "window_start", "window_end")
+
+
+def test_asof_joins():
+    catalog = Catalog().add(relation(1, "bids", n=INT, at=INT)).add(relation(2, "rates", n=INT, at=INT, rate=INT))
+    found = bind("SELECT b.n, r.rate FROM bids AS b ASOF LEFT JOIN rates AS r ON b.n = r.n AND r.at <= b.at", catalog)
+    assert "LEFT JOIN LATERAL" in found.text() and found.text().count("LIMIT 1") == 1
+    for on in ("b.n = r.n", "b.at > r.at AND b.n < r.n", "b.at > 3"):
+        with pytest.raises(SqlSyntaxError, match="ASOF JOIN needs one <, <=, > or >="):
+            bind_query(parse_query(f"SELECT 1 FROM bids AS b ASOF JOIN rates AS r ON {on}"), catalog)
 
 
 @pytest.mark.parametrize(
@@ -407,6 +418,7 @@ def test_windows_of_time():
         ("HOP(bids, at, INTERVAL '1 minute')", SqlSyntaxError, r"hop\(\) is written hop\("),
         ("TUMBLE(bids, at, INTERVAL '1 month')", Unsupported, "an interval of months"),
         ("TUMBLE(bids, at, at - at)", Unsupported, "an interval that is not a constant"),
+        ("SESSION(bids, at)", SqlSyntaxError, r"session\(\) is written session\("),
         ("HOP(bids, at, INTERVAL '1 second', INTERVAL '1 day')", Unsupported, "more than 1000 windows"),
         ("TUMBLE(nothing, at, INTERVAL '1 minute')", UndefinedRelation, '"nothing" does not exist'),
     ],

@@ -1,0 +1,129 @@
+"""Views whose rows come and go with the clock, which a test sets."""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import pytest
+
+import headrace
+from headrace.engine import keyed, moments
+from headrace.errors import Unsupported
+from tests.support.waiting import eventually
+
+VIEWS = {
+    "recent": "SELECT id, k FROM e WHERE at > now() - INTERVAL '1 hour'",
+    "later": "SELECT id FROM e WHERE at <= now() AND k > 0",
+    "of_today": "SELECT k, count(*) AS c, max(at) AS m FROM e"
+    " WHERE at BETWEEN now() - INTERVAL '1 day' AND now() + INTERVAL '2 hours' GROUP BY k",
+    "closed": "SELECT window_start, c FROM (SELECT window_start, window_end, count(*) AS c FROM TUMBLE(e, at,"
+    " INTERVAL '1 hour') GROUP BY window_start, window_end) AS w WHERE window_end <= now()",
+    "joined": "SELECT e.id, f.name FROM e JOIN f ON e.k = f.id WHERE e.at + INTERVAL '30 minutes' >= now()",
+}
+
+
+class Clock:
+    def __init__(self):
+        self.micros = int(datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC).timestamp() * 1_000_000)
+
+    def __call__(self) -> int:
+        return self.micros
+
+    def forward(self, minutes: float) -> None:
+        self.micros += int(minutes * 60_000_000)
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(moments, "read_clock", found)
+    return found
+
+
+def check(db, *names: str) -> None:
+    for name in names:
+        ((said, *_),) = db.sql(f"CHECK MATERIALIZED VIEW {name}").rows()
+        assert said.startswith("equal"), (name, said)
+
+
+def caught_up(db, clock: Clock) -> None:
+    """Nobody writes: the epochs come by themselves."""
+
+    def has() -> bool:
+        db.sql("FLUSH")  # wakes the loop, which has slept by another clock
+        state = db.engine.committed
+        return db.engine.evaluator.keyed.due_in(state) > 0
+
+    eventually(has)
+
+
+def test_rows_come_and_go_without_any_input(db, clock, spark, warehouse):
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMP)")
+    db.sql("CREATE TABLE f (id INT PRIMARY KEY, name VARCHAR)")
+    db.sql("INSERT INTO f VALUES (0, 'a'), (1, 'b')")
+    chance = random.Random(5)
+    ids = iter(range(1_000_000))
+
+    def write(count: int) -> None:
+        rows = [
+            f"({next(ids)}, {chance.choice(['NULL', 0, 1])}, TIMESTAMP '2026-01-01 12:00:00'"
+            f" + INTERVAL '{chance.randint(-3000, 600)} minutes')"
+            for _ in range(count)
+        ]
+        db.sql(f"INSERT INTO e VALUES {', '.join(rows)}, ({next(ids)}, 1, NULL)")
+
+    db.sql(f"CREATE MATERIALIZED VIEW recent AS {VIEWS['recent']}")
+    write(40)
+    db.sql("INSERT INTO e VALUES (-1, 1, TIMESTAMP '2026-01-01 12:30:00')")
+    for name in ("later", "of_today", "closed", "joined"):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {VIEWS[name]}")
+    check(db, *VIEWS)
+    before = db.sql("SELECT count(*) FROM later").rows()
+    for minutes in (1, 45, 300):
+        clock.forward(minutes)
+        caught_up(db, clock)
+        check(db, *VIEWS)
+    assert db.sql("SELECT count(*) FROM later").rows() > before
+    clock.forward(20)
+    write(10)
+    db.sql("DELETE FROM e WHERE id % 7 = 3")
+    db.sql("UPDATE e SET at = at + INTERVAL '2 hours' WHERE id % 7 = 4")
+    check(db, *VIEWS)
+
+
+def test_the_clock_goes_on_after_a_crash_and_many_rows_are_a_query(clock, spark, warehouse, monkeypatch):
+    def opened():
+        return headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "100ms"})
+
+    db = opened()
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    db.sql("INSERT INTO e SELECT g, g % 3, TIMESTAMPTZ '2026-01-01 11:00:00Z' + g * INTERVAL '1 minute'"
+           " FROM generate_series(1, 200) AS g")  # fmt: skip
+    db.sql(f"CREATE MATERIALIZED VIEW recent AS {VIEWS['recent']}")
+    db.engine.abandon()
+    clock.forward(90)
+    monkeypatch.setattr(keyed, "FEW_KEYS", 20)
+    db = opened()
+    caught_up(db, clock)
+    check(db, "recent")
+    clock.forward(1)
+    db.sql("DELETE FROM e WHERE id = 150")
+    check(db, "recent")
+    assert db.sql("SELECT min(id) FROM recent").rows() == [(92,)]
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, now() AS n FROM e",
+        "SELECT id FROM e WHERE at > now() - INTERVAL '1 month'",
+        "SELECT id FROM e WHERE at > now() OR k = 1",
+        "SELECT count(*) FROM e WHERE k = extract(hour FROM now())",
+    ],
+)
+def test_other_uses_of_the_clock_are_refused(db, query):
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    with pytest.raises(Unsupported, match="whose result changes by itself"):
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
