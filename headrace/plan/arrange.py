@@ -206,7 +206,7 @@ class Arrangements:
 
     def events(self, query: exp.Query) -> Relation:
         """The internal table that holds a linear query over a source of events, by the source's own key."""
-        return self._add(self.linear(bind_query(parse_query(print_sql(query)), self.catalog), None), "events")
+        return self._add(self.linear(bind_query(parse_query(print_sql(query)), self.catalog), (), None), "events")
 
     def check_linear(self, query: exp.Query) -> None:
         """A query may be linear and yet have no stream key: UNION ALL of a relation with one row and one with many."""
