@@ -90,7 +90,7 @@ def rows_between(
         if rows > most:
             return None
         if first < last:
-            tables += body.read([(file.path, tuple(range(first, last)), 0, 0)], nothing)
+            tables += body.read([(file.path, tuple(range(first, last)), 0, 0, True)], nothing)
     live = newest_live(layout, pa.concat_tables(tables))
     inside = [low <= key and key[: len(high)] <= high for key in layout.encode(live)]
     return live.filter(pa.array(inside, pa.bool_()))
@@ -119,7 +119,7 @@ def _collected(
         for path, groups in wanted.items():
             listed = sorted(groups)
             chunks = [listed[at : at + GROUPS_AT_ONCE] for at in range(0, len(listed), GROUPS_AT_ONCE)]
-            tables += body.read([(path, tuple(chunk), 0, values.num_rows) for chunk in chunks], values)
+            tables += body.read([(path, tuple(chunk), 0, values.num_rows, True) for chunk in chunks], values)
         live = newest_live(layout, pa.concat_tables(tables))
         held = codec.encode_table(live, names, vnodes=live[VNODE].to_numpy())
         rows_of = _by_prefix(layout.encode(live), held, bounds, start)
