@@ -346,7 +346,14 @@ def _found(spark: SparkSession, body: ReadProbes, todo: list[Probe], keys: pa.Ta
     tasks = _balance(todo, context.defaultParallelism)
     here = isinstance(body.files, LocalFiles) and in_one_process(context.master)
     if here and _rows(todo) * len(body.names) <= DRIVER_VALUES and len(todo) <= DRIVER_PROBES:
-        found = _threads().map(lambda task: list(body.read(_brief(task), keys)), tasks)
+
+        def read(task: list[Probe]) -> list[pa.Table]:
+            return list(body.read(_brief(task), keys))
+
+        try:
+            found = list(_threads().map(read, tasks))
+        except RuntimeError:  # the program's first thread has ended, so no pool takes anything; others may still write
+            found = list(map(read, tasks))
         return pa.concat_tables(itertools.chain.from_iterable(found))
     found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], body.layout.spark_schema)
     return found.cast(body.layout.stored_schema)
