@@ -283,7 +283,7 @@ class SourceReader:
             if relation_id not in given:
                 runs[relation_id] = new_runs(runs.get(relation_id, ()), files, epoch)
         state = evaluator.keyed.advance(
-            dataclasses.replace(state, runs=runs), written, epoch, evaluator.deriver, missed={}
+            dataclasses.replace(state, runs=runs), written, epoch, evaluator.deriver, missed={}, since={}
         )
         self.engine.backfills.record(state, written, epoch)
         return state
