@@ -211,18 +211,20 @@ class ReadProbes:
         return table
 
 
-_LOW_BITS = 0xFFFF
+_LOW_BITS = np.uint16
+_MANY = 4096
+"""Numbers with which most low bits would be taken"""
 
 
 def _with_low_bits_of(table: pa.Table, name: str, wanted: pa.Array) -> pa.Table:
     """Rows whose number may be one of those wanted. To look each up in a hash table takes eight times as long, so what
     cannot be one of a few is told by its low bits."""
     column = table[name]
-    if not pa.types.is_integer(wanted.type) or column.null_count or wanted.null_count or len(wanted) > _LOW_BITS >> 4:
+    if not pa.types.is_integer(wanted.type) or column.null_count or wanted.null_count or len(wanted) > _MANY:
         return table
-    marks = np.zeros(_LOW_BITS + 1, np.bool_)
-    marks[wanted.to_numpy() & _LOW_BITS] = True
-    return table.take(pa.array(np.flatnonzero(marks[column.to_numpy() & _LOW_BITS])))
+    marks = np.zeros(np.iinfo(_LOW_BITS).max + 1, np.bool_)
+    marks[wanted.to_numpy().astype(_LOW_BITS)] = True
+    return table.take(pa.array(np.flatnonzero(marks[column.to_numpy().astype(_LOW_BITS)])))
 
 
 @dataclass(frozen=True, kw_only=True)
