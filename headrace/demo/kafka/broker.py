@@ -90,7 +90,10 @@ class PrivateBroker:
         self._settings = folder / "server.properties"
         self._settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        formatting = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings))
+        # With "=", or an id that begins with "-" would be taken for an option.
+        formatting = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._settings)
+        )
         if formatting.wait(PATIENCE) != 0:
             raise DemoFailed(f"Kafka did not format its storage:\n{self._log}")
         self._process: subprocess.Popen | None = None

@@ -61,7 +61,7 @@ def _views(context: Context) -> Iterator[tuple]:
 
 
 def _schemata(context: Context) -> Iterator[tuple]:
-    for name in NAMESPACES:
+    for name in context.namespaces:
         yield DATABASE, name, context.user
 
 
@@ -222,7 +222,7 @@ RW_CATALOG: dict[str, SystemRelation] = {
         _rw_columns,
     ),
     "rw_schemas": system_relation(
-        "id int, name text, owner int", lambda context: [(id, name, OWNER) for name, id in NAMESPACES.items()]
+        "id int, name text, owner int", lambda context: [(id, name, OWNER) for name, id in context.namespaces.items()]
     ),
     "rw_databases": system_relation("id int, name text, owner int", lambda context: [(1, DATABASE, OWNER)]),
     "rw_users": system_relation("id int, name text, is_super bool", lambda context: [(OWNER, context.user, True)]),

@@ -158,7 +158,7 @@ def _type_row(number: int, name: str, size: int, kind: str, category: str, eleme
 
 
 def _namespaces(context: Context) -> Iterator[tuple]:
-    for name, number in NAMESPACES.items():
+    for name, number in context.namespaces.items():
         yield number, name, OWNER, None
 
 

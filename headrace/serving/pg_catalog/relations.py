@@ -63,6 +63,12 @@ class Context:
         }
         return Catalog(known, self.catalog.next_id)
 
+    @property
+    def namespaces(self) -> dict[str, int]:
+        """The schema of temporary tables is there for who has one."""
+        temporary = any(each.temporary for each in self.shown)
+        return {name: number for name, number in NAMESPACES.items() if temporary or name != TEMPORARY_SCHEMA}
+
     def upstream(self, relation: Relation) -> list[Relation]:
         """What it was made on; internal tables in between are left out."""
         found: dict[int, Relation] = {}
