@@ -27,9 +27,6 @@ from headrace.cdc.mysql.types import CHOICES, TEXTS, SourceType, columns_read
 from headrace.cdc.problems import AGAIN, SourceRefused
 from headrace.state.layout import Layout
 
-BATCH_ROWS = 8_192
-"""Rows that a task holds as Python's objects"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class SelectRange(SplitReader):
@@ -39,8 +36,9 @@ class SelectRange(SplitReader):
         query, kinds = split
         session = self.address.session()
         try:
-            for columns in session.batches(query, BATCH_ROWS):
+            for packets in session.packets(query):
                 _check_collations(session.collations, kinds, layout.names)
+                columns = packets.columns(len(kinds))
                 arrays = [
                     columns_read(values, kind, layout.types[name], name)
                     for values, kind, name in zip(columns, kinds, layout.names, strict=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.cdc.mysql.results import BATCH_ROWS, Packets, read_packets
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem
 
@@ -30,9 +31,6 @@ _LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013,
 LOCK_SECONDS = 10
 """Who waits for a table that somebody else keeps, to change its columns, gives up: it is asked for again later, and
 meanwhile others go on"""
-
-BATCH_BYTES = 16 << 20
-"""Of rows that are handed over at a time, if so many as wanted take more"""
 
 MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 
@@ -145,20 +143,16 @@ class Session:
     def rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
         """A small result."""
         found: list[tuple[bytes | None, ...]] = []
-        for columns in self.batches(sql, 10_000):
-            found.extend(zip(*columns, strict=True))
+        for packets in self.packets(sql):
+            found.extend(zip(*packets.values(len(self.collations)), strict=True))
         return found
 
-    def batches(self, sql: str, rows: int) -> Iterator[Sequence[list[bytes | None]]]:
-        """A result by columns, at most so many rows at a time. It must be read to its end, or the session closed."""
+    def packets(self, sql: str, batch_rows: int = BATCH_ROWS) -> Iterator[Packets]:
+        """A result, so many rows at a time at most. It must be read to its end, or the session closed."""
         with self.address.errors():
             self.collations = self._begin(sql)
-            while self.collations:
-                columns, more = self._some_rows(len(self.collations), rows)
-                if columns[0]:
-                    yield columns
-                if not more:
-                    return
+            if self.collations:
+                yield from read_packets(self._connection._rfile.read1, driver().err.raise_mysql_exception, batch_rows)
 
     def _begin(self, sql: str) -> list[int]:
         """Sends a statement; the collations of the columns that come back, by number."""
@@ -174,57 +168,6 @@ class Session:
         ]
         connection._read_packet()  # the end of them
         return described
-
-    def _some_rows(self, count: int, most: int) -> tuple[list[list[bytes | None]], bool]:
-        read = self._connection._rfile.read
-        columns: list[list[bytes | None]] = [[] for _ in range(count)]
-        appends = [column.append for column in columns]
-        room = BATCH_BYTES
-        for _ in range(most):
-            if room < 0:
-                break
-            head = read(4)
-            if len(head) < 4:
-                raise OSError("the connection was closed")
-            size = head[0] | head[1] << 8 | head[2] << 16
-            data = read(size)
-            if size == 0xFFFFFF:
-                data += self._rest(read)
-            if len(data) < size:
-                raise OSError("the connection was closed")
-            if size < 9 and data[0] == 0xFE:
-                return columns, False
-            room -= size
-            if data[0] == 0xFF:
-                driver().err.raise_mysql_exception(data)
-            at = 0
-            for append in appends:
-                length = data[at]
-                at += 1
-                if length < 251:
-                    append(data[at : at + length])
-                    at += length
-                elif length == 251:
-                    append(None)
-                else:
-                    width = 2 if length == 252 else 3 if length == 253 else 8
-                    length = int.from_bytes(data[at : at + width], "little")
-                    at += width
-                    append(data[at : at + length])
-                    at += length
-        return columns, True
-
-    def _rest(self, read: Any) -> bytes:
-        """Of a packet that is longer than one can be."""
-        parts = []
-        while True:
-            head = read(4)
-            size = int.from_bytes(head[:3], "little")
-            parts.append(read(size))
-            if len(head) < 4 or len(parts[-1]) < size:
-                raise OSError("the connection was closed")
-            if size < 0xFFFFFF:
-                return b"".join(parts)
 
     # --- the log -----------------------------------------------------------------------------------------------
 

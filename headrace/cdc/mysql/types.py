@@ -184,18 +184,18 @@ def printed(kind: SourceType) -> Callable[[bytes], str]:
     return bytes.decode
 
 
-def columns_read(values: list[bytes | None], kind: SourceType, wanted: SqlType, name: str) -> pa.Array:
+def columns_read(values: pa.Array, kind: SourceType, wanted: SqlType, name: str) -> pa.Array:
     """A column of a SELECT, converted as a whole where that can be; the text is that of :func:`printed`."""
     if kind.name in BYTES and wanted.name == "bytea":
-        return pa.array(values, pa.binary())
+        return values
     try:
         if (kind.name in (*TEXTS, *CHOICES) and kind.charset not in _UTF8) or kind.name in (*BYTES, "bit") or (
             kind.name in ("float", "double") and wanted == _VARCHAR
         ):  # fmt: skip
             text = printed(kind)
-            texts = pa.array([None if value is None else text(value) for value in values], pa.string())
+            texts = pa.array([None if value is None else text(value) for value in values.to_pylist()], pa.string())
         else:
-            texts = pa.array(values, pa.binary()).cast(pa.string())
+            texts = values.cast(pa.string())
             if kind.name == "timestamp":
                 texts = pc.binary_join_element_wise(texts, "+00", "")
     except (UnicodeDecodeError, pa.ArrowInvalid):
