@@ -1,0 +1,23 @@
+"""headrace demo-kafka runs to its end, and leaves nothing."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from headrace.demo.kafka import story
+from tests.engine.sources.conftest import NEEDS_KAFKA
+
+pytestmark = NEEDS_KAFKA
+
+
+@pytest.mark.slow
+def test_it_runs_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(story.tempfile, "tempdir", str(tmp_path))
+    told = io.StringIO()
+    status = story.run(rows=20_000, console=Console(file=told, width=200))
+    assert status == 0, told.getvalue()
+    assert "kill -9" in told.getvalue() and told.getvalue().count("✔") == 4 and "✘" not in told.getvalue()
+    assert not list(tmp_path.iterdir())
