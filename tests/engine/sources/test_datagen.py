@@ -20,6 +20,7 @@ from headrace.errors import (
     WrongObjectKind,
 )
 from tests.engine.conftest import eventually
+from tests.support.waiting import PATIENCE
 
 ROWS = 3000
 
@@ -127,12 +128,12 @@ def test_jobs_can_be_watched_paused_limited_and_cancelled(db):
 
 
 def test_a_history_that_takes_long_does_not_hold_up_the_stream(db, monkeypatch):
-    db.sql(source(rate=300))
+    db.sql(source(rate=300, rows=10_000_000))
     db.sql("CREATE MATERIALIZED VIEW live AS SELECT id FROM g")
     go_on, read = threading.Event(), Histories._read
 
     def slowly(self, *given):
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         return read(self, *given)
 
     monkeypatch.setattr(Histories, "_read", slowly)
