@@ -105,6 +105,10 @@ class Feed:
         size = -(-sum(each.size for each in ranges) // max(1, parallelism))
         return list(pieces(ranges, max(1, min(size, TASK_OFFSETS))))
 
+    def idle_tasks(self, next: Mapping[int, int]) -> list[Any]:
+        """Tasks that read nothing, but leave whoever runs them connected, where that takes long."""
+        return []
+
     def since(self, moment: datetime) -> dict[int, int] | None:
         """By split, an offset before which all events are older; None if nobody can tell."""
         return None

@@ -403,6 +403,9 @@ class KafkaFeed(Feed):
             self.confirm()
         return self.topic.extents()
 
+    def idle_tasks(self, next: Mapping[int, int]) -> list[Range]:
+        return [Range(split, offset, offset) for split, offset in next.items()]
+
     def since(self, moment: datetime) -> dict[int, int] | None:
         return self.topic.at(math.floor(moment.timestamp() * 1000))
 
