@@ -16,6 +16,7 @@ pytestmark = NEEDS_KAFKA
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # Spark is started twice
 def test_it_runs_to_its_end(monkeypatch):
     made: list[Path] = []
     make = story.tempfile.mkdtemp
