@@ -6,6 +6,7 @@ own in memory. This one is for local masters, where Headrace can be imported bef
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 
@@ -22,10 +23,15 @@ from pyspark import daemon  # noqa: E402
 
 import headrace.cdc.mysql.reading  # noqa: E402
 import headrace.cdc.postgres.reading  # noqa: E402
+import headrace.engine.ingest  # noqa: E402
 import headrace.engine.splits  # noqa: E402
+import headrace.sources.connectors  # noqa: E402
 import headrace.state.lookup  # noqa: E402
 import headrace.state.native  # noqa: E402
 import headrace.state.ranges  # noqa: E402, F401
+
+with contextlib.suppress(ImportError):  # for topics only
+    import confluent_kafka  # noqa: F401
 
 if __name__ == "__main__":
     gc.collect()

@@ -6,13 +6,11 @@ Sources of another database are in :mod:`headrace.engine.sources`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
+import re
 import threading
 import time
-import uuid
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,28 +25,26 @@ from headrace.engine.feeds import (
     StreamState,
     ViewState,
     is_event_source,
-    log_segments,
     sources_of,
     stream_state,
     table_stream,
     view_state,
     views_on,
-    with_log,
     with_stream,
     with_view,
 )
 from headrace.engine.ingest import scan_source
 from headrace.engine.places import storage_at
+from headrace.engine.source_log import StoredSegments
 from headrace.engine.source_reader import SourceReader
 from headrace.errors import (
-    CorruptWarehouse,
     DuplicateRelation,
     HeadraceError,
     InvalidParameterValue,
     ObjectNotReady,
     Unsupported,
 )
-from headrace.sources.connector import Feed, Outside
+from headrace.sources.connector import Connector, Feed, Outside
 from headrace.sources.connectors import CONNECTORS
 from headrace.sources.definition import DEAD_LETTER, PK, Definition
 from headrace.sources.handover import Handover, Range, Stream
@@ -64,8 +60,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
-SEGMENTS = 64
-"""Files of a connector's log; then they become one"""
+CONFIDENTIAL = re.compile(r"password|secret|session\.token|account\.key|key\.pem")
+"""Names of options whose values nobody is to see: of librdkafka, and of Hadoop's file systems"""
 
 EPOCH_THREADS = ("headrace-epochs", "headrace-tables")
 """Those that run epochs, and must not wait for anybody"""
@@ -83,6 +79,7 @@ class EventSources:
         state = self._engine.committed
         for relation in state.catalog.of_kind(SOURCE):
             if (known := stream_state(state, relation.id)) is not None:
+                StoredSegments(self._engine, relation.id).tidy()
                 self._read(relation, known)
         for relation in state.catalog.of_kind(TABLE):
             if (known := table_stream(state, relation.id)) is not None:
@@ -189,14 +186,9 @@ class EventSources:
             bind_expression(
                 parse_expression(definition.watermark.expression), definition.relation_columns, statement.name
             )
-        for option in definition.option:
-            if "password" in option.lower():
-                raise InvalidParameterValue(
-                    f'option "{option}" must be a secret',
-                    hint=f"CREATE SECRET name AS '…', then {option} = SECRET name",
-                )
         connector = CONNECTORS[definition.connector]
         connector.check(definition)
+        _check_secrets(definition, connector, dict(statement.secrets))
         resolved = connector.resolve(definition, self._outside(dict(statement.secrets)))
         return StreamState(
             definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
@@ -354,37 +346,19 @@ class EventSources:
         }  # fmt: skip
 
 
-class StoredSegments:
-    """A connector's log: files under ``sources/<id>``, in the order in which the manifest names them."""
-
-    def __init__(self, engine: Engine, id: int):
-        self._engine, self._id = engine, id
-
-    def load(self) -> list[Any]:
-        entries: list[Any] = []
-        for path in log_segments(self._engine.committed, self._id):
-            try:
-                entries += json.loads(zlib.decompress(self._engine.storage.read(path)))
-            except (OSError, zlib.error, ValueError) as problem:
-                raise CorruptWarehouse(f"{path} cannot be read: {problem}") from None
-        return entries
-
-    def append(self, entries: Sequence[Any]) -> None:
-        before = log_segments(self._engine.committed, self._id)
-        merged = len(before) >= SEGMENTS
-        if merged:
-            entries = [*self.load(), *entries]
-        path = f"sources/{self._id}/{uuid.uuid4().hex}"
-        self._engine.storage.make_dirs(f"sources/{self._id}")
-        self._engine.storage.write(path, zlib.compress(json.dumps(list(entries)).encode(), 1))
-        after = [path] if merged else [*before, path]
-        self._engine.coordinator.mutate(_with_log(self._id, after), "listing")
-        if merged:
-            self._engine.storage.delete(before)
-
-
-def _with_log(id: int, segments: Sequence[str]) -> Callable[[Manifest, int], tuple[Manifest, None]]:
-    return lambda state, epoch: (with_log(state, id, segments), None)
+def _check_secrets(definition: Definition, connector: Connector, secrets: Mapping[str, str]) -> None:
+    for option in definition.option:
+        if CONFIDENTIAL.search(option.lower()):
+            raise InvalidParameterValue(
+                f'option "{option}" must be a secret',
+                hint=f"CREATE SECRET name AS '…', then {option} = SECRET name",
+            )
+    for option in secrets:
+        if connector.secrets is None or not option.startswith(connector.secrets):
+            hint = (
+                f"those that begin with {connector.secrets} can" if connector.secrets else "none of this connector can"
+            )
+            raise InvalidParameterValue(f'option "{option}" cannot be a secret', hint=hint)
 
 
 def _adding(statement: ast.CreateSource, known: StreamState) -> Mutate:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, Catalog, Relation
-from headrace.sources.connector import Resolved
+from headrace.sources.connector import Resolved, Segment
 from headrace.sources.definition import Definition
 from headrace.sources.handover import Extent, Handover, Stream
 from headrace.sql.statements import Include, Watermark
@@ -205,12 +205,12 @@ def restarted_view(state: Manifest, id: int, view: ViewState, epoch: int) -> Man
     return with_view(state, id, begun)
 
 
-def log_segments(state: Manifest, id: int) -> list[str]:
-    return state.offsets.get(f"{LOG_KEY}{id}", [])
+def log_segments(state: Manifest, id: int) -> list[Segment]:
+    return [Segment(*each) for each in state.offsets.get(f"{LOG_KEY}{id}", [])]
 
 
-def with_log(state: Manifest, id: int, segments: Sequence[str]) -> Manifest:
-    return dataclasses.replace(state, offsets=state.offsets | {f"{LOG_KEY}{id}": list(segments)})
+def with_log(state: Manifest, id: int, segments: Sequence[Segment]) -> Manifest:
+    return dataclasses.replace(state, offsets=state.offsets | {f"{LOG_KEY}{id}": [list(each) for each in segments]})
 
 
 # --- who reads what ----------------------------------------------------------------------------------------------

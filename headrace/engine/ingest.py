@@ -224,14 +224,15 @@ class Ingestion:
         whole: Iterable[int] = (),
         patient: bool,
         parallelism: int = 0,
+        tasks: Sequence[Any] = (),
     ) -> tuple[Report, str]:
-        """What the tasks did, and the folder in which they staged."""
+        """What the tasks (those of the ranges, if none are given) did, and the folder in which they staged."""
         folder = f"staging/{uuid.uuid4().hex}"
         body = IngestRange(
             reader=feed.reader, files=self._storage.files, source=Layout.of(source), views=views,
             whole=frozenset(whole), stage=stage, on_bad=feed.definition.on_bad, patient=patient,
         )  # fmt: skip
-        tasks = feed.tasks(ranges, parallelism or self._spark.sparkContext.defaultParallelism)
+        tasks = tasks or feed.tasks(ranges, parallelism or self._spark.sparkContext.defaultParallelism)
         packed = [pickle.dumps((f"{folder}/{number}", task)) for number, task in enumerate(tasks)]
         whole = Report()
         try:

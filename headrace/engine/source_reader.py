@@ -32,6 +32,7 @@ from headrace.engine.feeds import (
     with_stream,
 )
 from headrace.engine.filling import jobs_of, new_runs
+from headrace.engine.fills import View
 from headrace.engine.histories import Histories, RetentionGap
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
@@ -64,6 +65,11 @@ class TheRead:
     whole: frozenset[int]
     """Those that others stand on, so what was written for them has all columns"""
 
+    @property
+    def staged(self) -> bool:
+        """Whether events are kept for those who are evaluated later."""
+        return self.fused != self.views
+
 
 class SourceReader:
     def __init__(self, engine: Engine, source: Relation, feed: Feed):
@@ -73,6 +79,8 @@ class SourceReader:
         self._catalog: Any = None
         self.lag_rows: int | None = None
         self._took: list[tuple[float, int]] = []
+        self._ready = False
+        """Whether the stream's tasks have been run, or tried"""
         self.rows_taken, self.seconds_taking = 0, 0.0
         """By the stream, since the start: events, and the time of its epochs"""
         self._asking = threading.Lock()
@@ -150,6 +158,10 @@ class SourceReader:
         engine = self.engine
         interval = engine.parameter("barrier_interval") / 1000
         self._histories.launch(engine.committed, extents, paused=engine.parameter("paused"), interval=interval)
+        if not self._ready:
+            self._ready = True
+            if not took:
+                self._get_ready(state, source, known, views)
         return took or landed
 
     def confirm(self) -> None:
@@ -189,6 +201,27 @@ class SourceReader:
                 )
             log.warning('source "%s": %s were removed before they were read', self.name, gap)
 
+    def _get_ready(self, state: Manifest, source: Relation, known: StreamState, views: Sequence[Relation]) -> None:
+        """Has tasks read nothing: the first event is not to wait for a job to be planned and for connections."""
+        assert known.stream is not None
+        if tasks := self.feed.idle_tasks(known.stream.next):
+            use_pool(self.engine.spark, "epochs")
+            fused, read = self._for_whom(state, source, views)
+            _, folder = self._ingestion.read(
+                self.feed, source, (), fused, stage=read.staged, whole=read.whole, patient=False, tasks=tasks
+            )
+            self.engine.storage.delete([folder])
+
+    def _for_whom(
+        self, state: Manifest, source: Relation, views: Sequence[Relation]
+    ) -> tuple[tuple[View, ...], TheRead]:
+        fused = self._ingestion.fused(state.catalog, source, views)
+        return fused, TheRead(
+            views=frozenset(view.id for view in views),
+            fused=frozenset(view.layout.relation_id for view in fused),
+            whole=frozenset(stood_on(state.catalog, views)),
+        )
+
     def _take(
         self,
         state: Manifest,
@@ -205,14 +238,9 @@ class SourceReader:
             return False
         began = time.monotonic()
         use_pool(self.engine.spark, "epochs")
-        fused = self._ingestion.fused(state.catalog, source, views)
-        read = TheRead(
-            views=frozenset(view.id for view in views),
-            fused=frozenset(view.layout.relation_id for view in fused),
-            whole=frozenset(stood_on(state.catalog, views)),
-        )
+        fused, read = self._for_whom(state, source, views)
         report, folder = self._ingestion.read(
-            self.feed, source, ranges, fused, stage=read.fused != read.views, whole=read.whole, patient=False
+            self.feed, source, ranges, fused, stage=read.staged, whole=read.whole, patient=False
         )
         if report.spark_must_judge is not None:
             self._ingestion.judged_by_spark(report.spark_must_judge)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -54,14 +54,24 @@ class Reader(Protocol):
         """The events of a task of :meth:`Feed.tasks`, in the order of their offsets, in pieces of bounded size."""
 
 
+class Segment(NamedTuple):
+    path: str
+    entries: int
+    weight: int
+    """Of all its entries, whatever that is to who writes them"""
+
+
 class Segments(Protocol):
     """A log that grows in the warehouse, for connectors that have to remember what they have seen."""
 
-    def load(self) -> list[Any]:
-        """All of it, as of the last commit."""
+    def parts(self) -> list[Segment]:
+        """All of it, in order, as of the last commit. Small ones become one now and then; entries keep their order."""
 
-    def append(self, entries: Sequence[Any]) -> None:
-        """Durable, and committed, when it returns."""
+    def read(self, part: Segment) -> list[Any]:
+        """FileNotFoundError if it is a part of a larger one by now."""
+
+    def append(self, entries: Sequence[Any], *, weight: int) -> None:
+        """Durable, and committed, when it returns. Entries are JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +81,8 @@ class Outside:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Their values, by option"""
     segments: Segments
-    storage_at: Callable[[str], Storage]
-    """Files in a folder, wherever that is"""
+    storage_at: Callable[[str, Mapping[str, str]], Storage]
+    """Files in a folder, wherever that is; with settings of Hadoop's for it"""
 
 
 @dataclass(kw_only=True)
@@ -94,6 +104,10 @@ class Feed:
         """The ranges in pieces of bounded size, for executors; each is given to :meth:`Reader.read`."""
         size = -(-sum(each.size for each in ranges) // max(1, parallelism))
         return list(pieces(ranges, max(1, min(size, TASK_OFFSETS))))
+
+    def idle_tasks(self, next: Mapping[int, int]) -> list[Any]:
+        """Tasks that read nothing, but leave whoever runs them connected, where that takes long."""
+        return []
 
     def since(self, moment: datetime) -> dict[int, int] | None:
         """By split, an offset before which all events are older; None if nobody can tell."""
@@ -126,6 +140,8 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
+    secrets: str | None = None
+    """What the options begin with that may be secrets"""
     check: Callable[[Definition], None]
     """Refuses what is wrong with the options, without asking anybody."""
     resolve: Callable[[Definition, Outside], Resolved]

@@ -7,8 +7,6 @@ the warehouse before anybody reads what is in them.
 
 from __future__ import annotations
 
-import bisect
-import dataclasses
 import fnmatch
 import hashlib
 import logging
@@ -16,7 +14,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,13 +27,16 @@ from headrace.sources import decoding
 from headrace.sources.connector import TASK_OFFSETS, BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
-from headrace.sources.listing import Found, Listing, Measured, Piece, Seen, seen
+from headrace.sources.listing import Found, Listing, Measured, Piece, Seen
+from headrace.sources.pieces import KnownFiles, PieceLog
 from headrace.state.files import Files
-from headrace.state.storage import Storage
+from headrace.state.storage import Storage, is_local, storage_error
 
 log = logging.getLogger("headrace")
 
 PATH, REFRESH, SETTLE = "path", "refresh.interval.seconds", "settle.seconds"
+HADOOP = "hadoop."
+"""What the options begin with that are settings of Hadoop's file systems: keys, endpoints"""
 BLOCK = 16_384
 TAIL = 1 << 16
 HEAD = 256
@@ -49,13 +50,17 @@ LISTED_AHEAD = 4
 """… and how often that is done before the first of them are in the log"""
 
 
+TOLD = 10_000
+"""Warnings that are remembered, so as not to say them again"""
+
+
 class FileGone(DataError):
     """A file vanished before it was read, and the source says that this is an error."""
 
 
 def check(definition: Definition) -> None:
     options = definition.option
-    definition.check_options({PATH, REFRESH, SETTLE})
+    definition.check_options({PATH, REFRESH, SETTLE}, (HADOOP,))
     definition.check_include(("partition", "offset", "file"))
     if definition.encode == "parquet":
         if definition.format != "plain" or definition.encode_options:
@@ -66,6 +71,16 @@ def check(definition: Definition) -> None:
         raise InvalidParameterValue(f'option "{PATH}" is missing')
     whole_number(options, REFRESH, 1, least=1)
     whole_number(options, SETTLE, 10)
+
+
+def hadoop_settings(definition: Definition, secrets: Mapping[str, str]) -> dict[str, str]:
+    """
+    >>> hadoop_settings(Definition(connector="file", columns=(), options=(
+    ...     ("path", "s3a://b/"), ("hadoop.fs.s3a.endpoint", "http://a"))), {"hadoop.fs.s3a.secret.key": "k"})
+    {'fs.s3a.endpoint': 'http://a', 'fs.s3a.secret.key': 'k'}
+    """
+    given = {**definition.option, **secrets}
+    return {key.removeprefix(HADOOP): value for key, value in given.items() if key.startswith(HADOOP)}
 
 
 def root_and_pattern(path: str) -> tuple[str, str]:
@@ -255,12 +270,14 @@ class Folder:
     def measure(self, file: Found, before: Seen | None) -> Measured | None:
         settled = time.time() - file.mtime > whole_number(self.definition.option, SETTLE, 10)
         try:
-            with self.storage.files.open_input(file.path) as opened:
+            with self.storage.open_input(file.path) as opened:
                 return self._lines(file, opened, before, settled) if self.lines else self._parquet(opened, settled)
         except FileNotFoundError:
             return None
-        except OSError as problem:
+        except PermissionError as problem:
             return Measured(end=0, bad=str(problem)) if settled and before is None else None
+        except OSError as problem:  # of the place, not of the file: the next list may know more
+            raise storage_error(file.path, problem) from problem
 
     @staticmethod
     def _parquet(opened: Any, settled: bool) -> Measured | None:
@@ -299,9 +316,10 @@ class Looked:
     """What a list has found out about some files."""
 
     pieces: tuple[Piece, ...] = ()
-    notes: tuple[str, ...] = ()
-    before: Mapping[str, Seen | None]
-    """What was known of them then"""
+    notes: tuple[tuple[Found, str], ...] = ()
+    """Of those that are left alone, and why"""
+    before: Mapping[str, int]
+    """The last piece that was known of them then"""
     error: HeadraceError | None = None
 
 
@@ -311,10 +329,8 @@ class FileFeed(Feed):
     folder: Folder
     outside: Outside
     refresh: float
-    pieces: list[Piece] = field(default_factory=list)
-    _known: dict[str, Seen] = field(default_factory=dict)
-    _rows: list[int] = field(default_factory=list)
-    """Of all pieces up to and with each"""
+    pieces: PieceLog = field(init=False)
+    _known: KnownFiles = field(default_factory=KnownFiles)
     _listing: threading.Thread | None = None
     _looked: queue.Queue[Looked] = field(default_factory=lambda: queue.Queue(maxsize=LISTED_AHEAD))
     _closed: bool = False
@@ -323,7 +339,8 @@ class FileFeed(Feed):
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._adopt([Piece(**each) for each in self.outside.segments.load()])
+        self.pieces = PieceLog(self.outside.segments)
+        self._adopt(self.pieces, 0)
 
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         if fresh:
@@ -335,6 +352,7 @@ class FileFeed(Feed):
 
     def close(self) -> None:
         self._closed = True
+        self.folder.storage.close()
 
     def _take_what_was_listed(self) -> None:
         """At most as much as is looked into at a time: what is known already can be read meanwhile."""
@@ -373,44 +391,57 @@ class FileFeed(Feed):
     def _look(self, found: Sequence[Found]) -> Iterator[Looked]:
         """Into the files that are new, or not as they were, some at a time."""
         listing = Listing(lines=self.folder.lines)
-        changed = [
-            each
-            for each in found
-            if (known := self._known.get(each.path)) is None or (known.size, known.mtime) != (each.size, each.mtime)
-            or (self.folder.lines and known.end < each.size)
-        ]  # fmt: skip
+        changed: list[Found] = []
+        for at in range(0, len(found), BLOCK):
+            block = found[at : at + BLOCK]
+            _, marks = self._known.find([each.path for each in block])
+            changed += [each for each, mark in zip(block, marks.tolist(), strict=True) if mark != each.mark]
         changed.sort(key=lambda each: (each.mtime, each.path))
         for at in range(0, len(changed), LIST_AT_A_TIME):
             part = changed[at : at + LIST_AT_A_TIME]
-            before = {each.path: self._known.get(each.path) for each in part}
-            known = {path: seen for path, seen in before.items() if seen is not None}
+            numbers, _ = self._known.find([each.path for each in part])
+            before = dict(zip((each.path for each in part), numbers.tolist(), strict=True))
+            known = {path: self.pieces[number].seen for path, number in before.items() if number >= 0}
             pieces, notes = listing.compare(part, known, self.folder.measure)
             yield Looked(pieces=tuple(pieces), notes=tuple(notes), before=before)
 
     def _take(self, looked: Looked) -> None:
         if looked.error is not None:
             raise looked.error
-        for note in looked.notes:
-            if note not in self._told:
-                self._told.add(note)
-                log.warning("%s", note)
         # Two may have listed at the same time: what the other one has found is not new any more.
-        pieces = [each for each in looked.pieces if self._known.get(each.path) == looked.before[each.path]]
+        numbers, _ = self._known.find(list(looked.before))
+        same = {path for path, number in zip(looked.before, numbers, strict=True) if number == looked.before[path]}
+        for file, note in looked.notes:
+            if file.path in same:
+                self._tell(note)
+                # As it is now it is known, and need not be looked into until it changes again.
+                self._known.put([file.path], numbers=[looked.before[file.path]], marks=[file.mark])
+        pieces = [each for each in looked.pieces if each.path in same]
         if pieces:
-            self.outside.segments.append([dataclasses.asdict(piece) for piece in pieces])
-            self._adopt(pieces)
+            first = len(self.pieces)
+            self.pieces.append(pieces)
+            self._adopt(pieces, first)
 
-    def _adopt(self, pieces: Sequence[Piece]) -> None:
-        self._known.update(seen(pieces))
-        for piece in pieces:
-            self._rows.append(piece.rows + (self._rows[-1] if self._rows else 0))
-        self.pieces += pieces
+    def _tell(self, note: str) -> None:
+        if note not in self._told:
+            if len(self._told) >= TOLD:
+                self._told.clear()
+            self._told.add(note)
+            log.warning("%s", note)
+
+    def _adopt(self, pieces: Iterable[Piece], first: int) -> None:
+        """Pieces are in the log, from a number on: their files are known."""
+        for number, piece in enumerate(pieces, first):
+            # What is not complete is looked into again with each list.
+            complete = not self.folder.lines or piece.end >= piece.size
+            mark = Found(path=piece.path, size=piece.size, mtime=piece.mtime).mark if complete else 0
+            self._known.put([piece.path], numbers=[number], marks=[mark])
 
     def portion(self, ranges: Sequence[Range], budget: int) -> list[Range]:
         if not ranges:
             return []
         (whole,) = ranges
-        end = bisect.bisect_right(self._rows, self._rows_before(whole.start) + budget, lo=whole.start, hi=whole.end)
+        end = self.pieces.last_within(budget, whole.start, whole.end)
         return [Range(0, whole.start, min(max(end, whole.start + 1), whole.start + PORTION_FILES, whole.end))]
 
     def tasks(self, ranges: Sequence[Range], parallelism: int) -> list[Task]:
@@ -429,21 +460,27 @@ class FileFeed(Feed):
         return [tuple(task) for task in tasks]
 
     def rows(self, ranges: Sequence[Range]) -> int:
-        return sum(self._rows_before(each.end) - self._rows_before(each.start) for each in ranges)
-
-    def _rows_before(self, number: int) -> int:
-        return self._rows[number - 1] if number else 0
+        return sum(self.pieces.rows_before(each.end) - self.pieces.rows_before(each.start) for each in ranges)
 
 
 def resolve(definition: Definition, outside: Outside) -> Resolved:
     root, _ = root_and_pattern(definition.option[PATH])
-    outside.storage_at(root)  # says so if there is no such thing
+    settings = hadoop_settings(definition, outside.secrets)
+    if settings and is_local(root):
+        raise InvalidParameterValue(
+            f'options that begin with "{HADOOP}" are not for local files', hint=f"leave them out, or see {PATH}"
+        )
+    storage = outside.storage_at(root, settings)
+    try:
+        storage.probe()  # that it is not there yet is fine; that it cannot be asked is said now
+    finally:
+        storage.close()
     return Resolved(starts={0: 0})
 
 
 def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     root, pattern = root_and_pattern(definition.option[PATH])
-    storage = outside.storage_at(root)
+    storage = outside.storage_at(root, hadoop_settings(definition, outside.secrets))
     return FileFeed(
         definition=definition,
         reader=FileReader(definition=definition, files=storage.files),
@@ -453,4 +490,4 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     )
 
 
-CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)
+CONNECTOR = Connector(secrets=HADOOP, check=check, resolve=resolve, feed=feed)

@@ -322,35 +322,42 @@ class Topic:
         asked = self._admin.describe_topics(self._kafka.TopicCollection([self.name]))
         return str(self._result(asked[self.name]).topic_id)
 
-    def offsets(self, spec: Any) -> dict[int, int]:
+    def offsets(self, *specs: Any) -> list[dict[int, int]]:
         """Asked again while a broker says that it does not know yet: a topic that was made just now has no leader."""
         deadline = time.monotonic() + ASK_SECONDS
         while True:
             try:
-                return self._offsets(spec)
+                return self._offsets(specs)
             except NotYet:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
 
-    def _offsets(self, spec: Any) -> dict[int, int]:
-        asked = self._admin.list_offsets(
-            {self._kafka.TopicPartition(self.name, partition): spec for partition in self.partitions()},
-            isolation_level=self._kafka.IsolationLevel.READ_COMMITTED,
-            request_timeout=ASK_SECONDS,
-        )
-        return {partition.partition: self._result(future).offset for partition, future in asked.items()}
+    def _offsets(self, specs: Sequence[Any]) -> list[dict[int, int]]:
+        """All questions are asked before the first answer is waited for."""
+        asked = [
+            self._admin.list_offsets(
+                {self._kafka.TopicPartition(self.name, partition): spec for partition in self.partitions()},
+                isolation_level=self._kafka.IsolationLevel.READ_COMMITTED,
+                request_timeout=ASK_SECONDS,
+            )
+            for spec in specs
+        ]
+        return [
+            {partition.partition: self._result(future).offset for partition, future in each.items()} for each in asked
+        ]
 
     def extents(self) -> dict[int, Extent]:
         spec = self._kafka.admin.OffsetSpec
-        begins, ends = self.offsets(spec.earliest()), self.offsets(spec.latest())
+        begins, ends = self.offsets(spec.earliest(), spec.latest())
         return {split: Extent(begins[split], max(ends[split], begins[split])) for split in ends if split in begins}
 
     def at(self, millis: int) -> dict[int, int]:
         """The first offsets of a moment or later."""
         spec = self._kafka.admin.OffsetSpec
-        ends = self.offsets(spec.latest())
-        found = self.offsets(spec.for_timestamp(millis))
+        # The ends first: an event that comes between the two answers is not to be before where one begins.
+        (ends,) = self.offsets(spec.latest())
+        (found,) = self.offsets(spec.for_timestamp(millis))
         return {split: ends[split] if offset < 0 else offset for split, offset in found.items()}
 
     def _result(self, future: Any) -> Any:
@@ -395,6 +402,9 @@ class KafkaFeed(Feed):
         if time.monotonic() - self._checked_at > METADATA_SECONDS:
             self.confirm()
         return self.topic.extents()
+
+    def idle_tasks(self, next: Mapping[int, int]) -> list[Range]:
+        return [Range(split, offset, offset) for split, offset in next.items()]
 
     def since(self, moment: datetime) -> dict[int, int] | None:
         return self.topic.at(math.floor(moment.timestamp() * 1000))
@@ -456,4 +466,4 @@ def _reader(definition: Definition, config: Mapping[str, str]) -> TopicReader:
     return ChangesReader(definition=definition, config=given, key=definition.key)
 
 
-CONNECTOR = Connector(check=check, resolve=resolve, feed=feed)
+CONNECTOR = Connector(secrets="properties.", check=check, resolve=resolve, feed=feed)

@@ -8,7 +8,7 @@ many files there are, is how many pieces it has read: the log is the list of (fi
 >>> new, notes = Listing(lines=True).compare([found], {}, lambda found, before: Measured(end=found.size))
 >>> new
 [Piece(path='a.csv', start=0, end=9, size=9, mtime=1.0, rows=1)]
->>> Listing(lines=True).compare([found], seen(new), lambda found, before: Measured(end=found.size))
+>>> Listing(lines=True).compare([found], {"a.csv": new[-1].seen}, lambda found, before: Measured(end=found.size))
 ([], [])
 
 What has been read of a file that is then replaced stays, and the file is left alone from then on: what is in it may be
@@ -17,8 +17,10 @@ the same again. Only files of lines can grow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 PIECE_BYTES = 8 << 20
 PIECE_ROWS = 1 << 17
@@ -26,12 +28,17 @@ BYTES_PER_LINE = 100
 """A guess, to share out work by"""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
     path: str
     size: int
     mtime: float
     """Seconds since 1970"""
+
+    @property
+    def mark(self) -> int:
+        """Another one, if it has been written to; never 0."""
+        return hash((self.size, self.mtime)) or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +68,27 @@ class Piece:
     begins_with: str = ""
     bad: str | None = None
 
+    @property
+    def packed(self) -> list[Any]:
+        return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+    @staticmethod
+    def unpacked(entry: list[Any]) -> Piece:
+        return Piece(**dict(zip(_FIELDS, entry, strict=True)))
+
+    @property
+    def seen(self) -> Seen:
+        """What is known of a file of which this is the last piece."""
+        return Seen(end=self.end, size=self.size, mtime=self.mtime, begins_with=self.begins_with)
+
     def __repr__(self) -> str:
         return (
             f"Piece(path={self.path!r}, start={self.start}, end={self.end}, size={self.size}, mtime={self.mtime},"
             f" rows={self.rows})"
         )
+
+
+_FIELDS = tuple(each.name for each in dataclasses.fields(Piece))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,13 +99,6 @@ class Seen:
     size: int
     mtime: float
     begins_with: str = ""
-
-
-def seen(pieces: Iterable[Piece]) -> dict[str, Seen]:
-    return {
-        piece.path: Seen(end=piece.end, size=piece.size, mtime=piece.mtime, begins_with=piece.begins_with)
-        for piece in pieces
-    }
 
 
 Measure = Callable[[Found, Seen | None], Measured | None]
@@ -96,10 +112,10 @@ class Listing:
 
     def compare(
         self, found: Sequence[Found], known: Mapping[str, Seen], measure: Measure
-    ) -> tuple[list[Piece], list[str]]:
-        """The pieces that are new, oldest file first, and what somebody should hear about."""
+    ) -> tuple[list[Piece], list[tuple[Found, str]]]:
+        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone."""
         pieces: list[Piece] = []
-        notes: list[str] = []
+        notes: list[tuple[Found, str]] = []
         for each in sorted(found, key=lambda file: (file.mtime, file.path)):
             before = known.get(each.path)
             if before is None:
@@ -107,12 +123,12 @@ class Listing:
                     pieces += self._cut(each, 0, measured)
             elif not self.lines:
                 if (each.size, each.mtime) != (before.size, before.mtime):
-                    notes.append(_written_anew(each))
+                    notes.append((each, _written_anew(each)))
             elif each.size < before.end:
-                notes.append(f"{each.path} has become shorter than what was read of it: it is left alone")
+                notes.append((each, f"{each.path} has become shorter than what was read of it: it is left alone"))
             elif each.size > before.end and (measured := measure(each, before)) is not None:
                 if measured.rewritten:
-                    notes.append(_written_anew(each))
+                    notes.append((each, _written_anew(each)))
                 elif measured.end > before.end:
                     pieces += self._cut(each, before.end, measured)
         return pieces, notes

@@ -30,12 +30,20 @@ CREATE_ONCE = "fs.option.create.conditional.overwrite"
 
 
 class HadoopStorage:
-    def __init__(self, root_uri: str, jvm: Any, hadoop_conf: Any, class_path: tuple[str, ...] = ()):
+    def __init__(
+        self, root_uri: str, jvm: Any, hadoop_conf: Any, class_path: tuple[str, ...] = (), *, own: bool = False
+    ):
+        """``own``: with a client of its own. Others share Hadoop's, which has the settings of who came first."""
         self.root = root_uri.rstrip("/")
         self._jvm = jvm
         self._conf = hadoop_conf
+        self._own = own
         with _translated(root_uri):
-            self._files = self._path("").getFileSystem(hadoop_conf)
+            where = self._path("")
+            if own:
+                self._files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(where.toUri(), hadoop_conf)
+            else:
+                self._files = where.getFileSystem(hadoop_conf)
             self._creates_once = self._files.hasPathCapability(self._path(""), CREATE_ONCE)
         self.files = HadoopFiles(root=self.root, settings=_settings(jvm, hadoop_conf), class_path=class_path)
 
@@ -84,6 +92,15 @@ class HadoopStorage:
                 yield JavaInput(stream, self._files.getFileStatus(where).getLen())
             finally:
                 stream.close()
+
+    def probe(self) -> None:
+        # Not exists(): an object store has a root whoever asks.
+        with contextlib.suppress(FileNotFoundError), _translated(self.root):
+            self._files.listStatusIterator(self._path("")).hasNext()
+
+    def close(self) -> None:
+        if self._own:
+            self._files.close()
 
     def uri(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root

@@ -9,7 +9,6 @@ is bounded by WORKER_HEAP.
 from __future__ import annotations
 
 import errno
-import functools
 import glob
 import io
 import os
@@ -26,6 +25,9 @@ WORKER_HEAP = "256m"
 
 WRITE_BYTES = 4 << 20
 
+FILE_SYSTEMS = 16
+"""Clients of file systems that a worker keeps, with their connections"""
+
 _starting = threading.Lock()
 
 
@@ -41,7 +43,7 @@ class HadoopFiles:
         java = _java(self.class_path)
         where = self._path(java, path)
         with _python_errors(java, where):
-            system = where.getFileSystem(_configuration(self.settings))
+            system = _file_system(where, self.settings)
             stream = system.open(where)
             size = system.getFileStatus(where).getLen()
         try:
@@ -54,7 +56,7 @@ class HadoopFiles:
         java = _java(self.class_path)
         where = self._path(java, path)
         with _python_errors(java, where):
-            stream = where.getFileSystem(_configuration(self.settings)).create(where, True)
+            stream = _file_system(where, self.settings).create(where, True)
         output = JavaOutput(stream)
         try:
             with io.BufferedWriter(output, WRITE_BYTES) as buffered:
@@ -163,21 +165,31 @@ def _spark_jars() -> list[str]:
     folders = [os.path.join(_find_spark_home(), "jars")]
     try:
         folders.append(SparkFiles.getRootDirectory())  # what --jars and spark.jars.packages brought
-    except AttributeError:  # no Spark in this process
+    except (AttributeError, AssertionError):  # no Spark in this process
         pass
     jars = [jar for folder in folders for jar in sorted(glob.glob(f"{folder}/*.jar"))]
     settings = [os.environ[name] for name in ("HADOOP_CONF_DIR",) if os.environ.get(name)]
     return [*settings, *jars]
 
 
-@functools.lru_cache(maxsize=16)
-def _configuration(settings: tuple[tuple[str, str], ...]) -> Any:
+_file_systems: dict[tuple[str, tuple[tuple[str, str], ...]], Any] = {}
+"""Hadoop would keep one for each place, whatever the settings: who came second would read with the first one's keys."""
+
+
+def _file_system(where: Any, settings: tuple[tuple[str, str], ...]) -> Any:
     import jpype
 
-    made = jpype.JClass("org.apache.hadoop.conf.Configuration")()
-    for name, value in settings:
-        made.set(name, value)
-    return made
+    place = where.toUri()
+    known = (f"{place.getScheme()}://{place.getAuthority()}", settings)
+    with _starting:
+        if known not in _file_systems:
+            while len(_file_systems) >= FILE_SYSTEMS:
+                _file_systems.pop(next(iter(_file_systems))).close()
+            conf = jpype.JClass("org.apache.hadoop.conf.Configuration")()
+            for name, value in settings:
+                conf.set(name, value)
+            _file_systems[known] = jpype.JClass("org.apache.hadoop.fs.FileSystem").newInstance(place, conf)
+        return _file_systems[known]
 
 
 @contextmanager

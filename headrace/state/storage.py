@@ -64,6 +64,12 @@ class Storage(Protocol):
     def open_input(self, path: str) -> contextlib.AbstractContextManager[Any]:
         """A file that Arrow can read at any place, on the driver."""
 
+    def probe(self) -> None:
+        """Raises if it cannot be asked what there is."""
+
+    def close(self) -> None:
+        """Lets go of connections that nobody else uses."""
+
     def uri(self, path: str) -> str:
         """The path as Spark wants it."""
 
@@ -154,6 +160,12 @@ class LocalStorage:
 
     def open_input(self, path: str) -> contextlib.AbstractContextManager[Any]:
         return self.files.open_input(path)
+
+    def probe(self) -> None:
+        with _translated(self.root), contextlib.suppress(FileNotFoundError), os.scandir(self.root) as found:
+            next(found, None)
+
+    def close(self) -> None: ...
 
     def uri(self, path: str) -> str:
         # Not percent-encoded: Hadoop's Path takes the text as it is.

@@ -48,12 +48,14 @@ def test_a_life(tmp_path):
     with service.connect() as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
+        connection.execute("CREATE SOURCE g (a int) WITH (connector = 'datagen', datagen.rows = '10')")
     assert service.get("/healthz") == "ok\n"
     text = service.get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert all(family.documentation and family.type != "unknown" for family in families.values()), text
     assert {"headrace_lag_seconds", "headrace_relation_rows"} <= families.keys()
     figures = text.splitlines()
+    assert 'headrace_source_up{source="g"} 1' in figures and 'headrace_source_skipped{source="g"} 0' in figures
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
 

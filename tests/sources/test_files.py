@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import json
 import os
 import threading
 import time
@@ -12,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue
+from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, StorageError
 from headrace.sources import files, listing
-from headrace.sources.connector import Outside, Resolved
+from headrace.sources.connector import Outside, Resolved, Segment
 from headrace.sources.definition import OFFSET, PARTITION, Definition
 from headrace.sources.files import FileGone
 from headrace.sources.handover import Extent, Range
@@ -29,13 +31,27 @@ class Segments:
     """The log of a connector, in memory."""
 
     def __init__(self):
-        self.entries: list = []
+        self.held: dict[str, list] = {}
+        self.weights: dict[str, int] = {}
+        self.written = itertools.count()
 
-    def load(self) -> list:
-        return list(self.entries)
+    def parts(self) -> list[Segment]:
+        return [Segment(path, len(entries), self.weights[path]) for path, entries in self.held.items()]
 
-    def append(self, entries) -> None:
-        self.entries += entries
+    def read(self, part: Segment) -> list:
+        if part.path not in self.held:
+            raise FileNotFoundError(part.path)
+        return json.loads(json.dumps(self.held[part.path]))
+
+    def append(self, entries, *, weight: int) -> None:
+        path = f"{next(self.written)}"
+        self.held[path], self.weights[path] = list(entries), weight
+
+    def join(self) -> None:
+        """All of them become one."""
+        whole = [entry for entries in self.held.values() for entry in entries]
+        path = f"{next(self.written)}"
+        self.held, self.weights = {path: whole}, {path: sum(self.weights.values())}
 
 
 class Source:
@@ -51,7 +67,7 @@ class Source:
 
     def open(self) -> None:
         """As after a restart."""
-        outside = Outside(segments=self.segments, storage_at=LocalStorage)
+        outside = Outside(segments=self.segments, storage_at=lambda root, settings: LocalStorage(root))
         self.feed = files.feed(self.definition, Resolved(starts={0: 0}), outside)
 
     def list(self) -> Extent:
@@ -295,3 +311,18 @@ def test_a_list_that_cannot_be_made_is_told_and_made_again(tmp_path, monkeypatch
         except HeadraceError:
             continue  # one that was under way
         assert time.monotonic() < deadline
+
+
+def test_a_place_that_cannot_be_reached_for_a_moment_makes_no_file_bad(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    os.utime(tmp_path / "a.json", (0, 0))  # long settled
+    source = Source(tmp_path, "json")
+
+    def fails(*_):
+        raise OSError(errno.EIO, "connection reset")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalStorage, "open_input", fails)
+        with pytest.raises(StorageError, match="cannot access"):
+            source.list()
+    assert source.ids() == [1]

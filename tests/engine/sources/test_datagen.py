@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import headrace
 from headrace.engine.feeds import stream_state
+from headrace.engine.histories import Histories
 from headrace.errors import (
     DependentObjects,
     HeadraceError,
@@ -17,6 +20,7 @@ from headrace.errors import (
     WrongObjectKind,
 )
 from tests.engine.conftest import eventually
+from tests.support.waiting import PATIENCE
 
 ROWS = 3000
 
@@ -73,7 +77,9 @@ def test_views_that_come_before_during_and_after(db):
     db.sql("DROP MATERIALIZED VIEW early CASCADE; DROP MATERIALIZED VIEW late")
     with pytest.raises(DependentObjects):
         db.sql("DROP SOURCE g")
+    assert "headrace-source" in {thread.name for thread in threading.enumerate()}
     db.sql("DROP SOURCE g CASCADE")
+    assert "headrace-source" not in {thread.name for thread in threading.enumerate()}
     assert not db.sql("SHOW MATERIALIZED VIEWS").rows() and not db.sql("SHOW SOURCES").rows()
     assert not [key for key in db.engine.committed.offsets if key.startswith("source")]
 
@@ -119,6 +125,26 @@ def test_jobs_can_be_watched_paused_limited_and_cancelled(db):
     db.sql(f"CANCEL JOB {db.jobs()[0].id}")
     assert [row[0] for row in db.sql("SHOW MATERIALIZED VIEWS").rows()] == ["m"]
     is_equal(db, "m")
+
+
+def test_a_history_that_takes_long_does_not_hold_up_the_stream(db, monkeypatch):
+    db.sql(source(rate=300, rows=10_000_000))
+    db.sql("CREATE MATERIALIZED VIEW live AS SELECT id FROM g")
+    go_on, read = threading.Event(), Histories._read
+
+    def slowly(self, *given):
+        assert go_on.wait(PATIENCE)
+        return read(self, *given)
+
+    monkeypatch.setattr(Histories, "_read", slowly)
+    db.sql("SET background_ddl = true")
+    before = eventually(lambda: count(db, "live"))
+    db.sql("CREATE MATERIALIZED VIEW slow AS SELECT id FROM g")
+    eventually(lambda: count(db, "live") > before + 300)
+    assert [job.progress().rows_read for job in db.jobs()] == [0]
+    go_on.set()
+    db.sql("WAIT slow")
+    is_equal(db, "slow")
 
 
 def test_a_view_whose_expression_fails_stops_alone(db):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
-from headrace.engine import event_sources
+from headrace.engine import source_log
 from headrace.errors import HeadraceError
 from tests.engine.conftest import eventually
 from tests.engine.sources.conftest import ROOT, rows
@@ -45,7 +45,7 @@ def is_equal(db, view: str) -> None:
 
 
 def test_views_before_during_and_after(db, tmp_path, monkeypatch):
-    monkeypatch.setattr(event_sources, "SEGMENTS", 3)
+    monkeypatch.setattr(source_log, "SMALL_SEGMENTS", 3)
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(5):
