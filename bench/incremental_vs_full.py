@@ -23,7 +23,7 @@ ROUNDS = 3
 
 def drawn(salt: int, most: int) -> str:
     """A number below ``most`` that follows from g."""
-    return f"((g * {7919 + 2 * salt} + g / {13 + salt % 7} + {salt * 104729}) % {most})"
+    return f"((g::bigint * {7919 + 2 * salt} + g / {13 + salt % 7} + {salt * 104729}) % {most})"
 
 
 def chosen(salt: int, texts: list[str]) -> str:

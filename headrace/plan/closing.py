@@ -21,16 +21,13 @@ from sqlglot import exp
 from headrace.catalog import INTERNAL_PREFIX, MATERIALIZED_VIEW, SOURCE, Catalog
 from headrace.errors import Unsupported
 from headrace.plan.moments import has_now
-from headrace.plan.pieces import aliased, conjuncts, has_query, outputs_of, select, subquery, typed_column
+from headrace.plan.pieces import aliased, conjuncts, free_name, has_query, outputs_of, select, subquery, typed_column
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.sql.grouping import has_aggregate
 from headrace.sql.names import SCHEMA
 from headrace.sql.tree import is_as_of_now
 from headrace.sql.watermarks import constant_micros, watermark_call, watermark_of
-
-HIDDEN = f"{INTERNAL_PREFIX}closes"
-"""The column that closes, if the query does not show it."""
 
 RESULT = f"{INTERNAL_PREFIX}q"
 
@@ -58,16 +55,17 @@ def emitting_on_close(bound: BoundQuery, catalog: Catalog) -> exp.Query:
     inner.set("order", None)  # means nothing in a view, and would be a subquery's now
     found = closings(inner, catalog)
     name = next((each for each in ("window_end", "window_start", *found) if each in found), None)
-    if name is None and (key := _hidden_key(inner, catalog)) is not None:
-        inner.append("expressions", aliased(key[0].copy(), HIDDEN))
-        name, found = HIDDEN, {HIDDEN: key[1]}
+    hidden = free_name("closes", bound.output)  # the column that closes, if the query does not show it
+    if name is None and (key := _hidden_key(inner, catalog, hidden)) is not None:
+        inner.append("expressions", aliased(key[0].copy(), hidden))
+        name, found = hidden, {hidden: key[1]}
     if name is None:
         raise Unsupported(
             "EMIT ON WINDOW CLOSE needs rows that a watermark makes final",
             hint="GROUP BY (or PARTITION BY) window_start or window_end of TUMBLE or HOP, over a column that a source"
             " or an append-only table has a WATERMARK FOR",
         )
-    names, kinds = [*bound.output, HIDDEN], [*bound.types, None]
+    names, kinds = [*bound.output, hidden], [*bound.types, None]
     if len(set(bound.output)) < len(bound.output):
         raise Unsupported("EMIT ON WINDOW CLOSE of two columns of one name", hint="give one another name with AS")
     items = [(each, typed_column(RESULT, each, kind)) for each, kind in zip(bound.output, kinds, strict=False)]
@@ -91,16 +89,16 @@ def closings(query: exp.Expression, catalog: Catalog) -> Closings:
     return _Closings(catalog).of(query, {})
 
 
-def _hidden_key(query: exp.Expression, catalog: Catalog) -> tuple[exp.Expression, Closing] | None:
+def _hidden_key(query: exp.Expression, catalog: Catalog, name: str) -> tuple[exp.Expression, Closing] | None:
     """What the query groups by without showing it."""
     if not isinstance(query, exp.Select) or query.args.get("group") is None or query.args.get("distinct") is not None:
         return None
-    shown = query.copy()
-    keys = shown.args["group"].expressions
-    for at, each in enumerate(keys):
-        shown.append("expressions", aliased(each.copy(), f"{HIDDEN}_{at}"))
-    found = _Closings(catalog).of(shown, {})
-    return next(((each, found[f"{HIDDEN}_{at}"]) for at, each in enumerate(keys) if f"{HIDDEN}_{at}" in found), None)
+    for key in query.args["group"].expressions:
+        shown = query.copy()
+        shown.append("expressions", aliased(key.copy(), name))
+        if name in (found := _Closings(catalog).of(shown, {})):
+            return key, found[name]
+    return None
 
 
 def _both(one: Closing, other: Closing) -> Closing:

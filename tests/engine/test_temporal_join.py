@@ -9,6 +9,7 @@ import pytest
 import headrace
 from headrace.engine import keyed
 from headrace.errors import Unsupported
+from tests.support.stored import stored
 from tests.support.waiting import eventually
 
 PROMPT = {"barrier_interval": "50ms"}
@@ -41,7 +42,7 @@ class Model:
 
 
 def of(db, view: str) -> list[tuple]:
-    return sorted(db.sql(f'SELECT * FROM "{view}"').rows(), key=repr)
+    return sorted(stored(db.engine, view).elements(), key=repr)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["lookups", "queries"])
@@ -56,7 +57,7 @@ def test_rows_meet_what_is_there_when_they_come(spark, warehouse, monkeypatch, f
     db.sql(RATES)
     for name, query in VIEWS.items():
         db.sql(f"CREATE MATERIALIZED VIEW \"{name}\" WITH (refresh = 'incremental') AS {query}")
-    for _ in range(14):
+    for _ in range(12):
         currency, what = chance.choice(["EUR", "JPY", "USD", "GOLD"]), chance.random()
         if what < 0.35:
             model.rates[currency] = (chance.randint(1, 120), chance.choice([3, 4]))
