@@ -12,8 +12,8 @@ from headrace.state.layout import Layout
 from headrace.state.lookup import newest_live
 
 
-def stored(engine: Engine, name: str) -> Counter:
-    """The rows of a relation in the committed manifest, and how often each is there."""
+def live_rows(engine: Engine, name: str) -> pa.Table:
+    """The rows of a relation in the committed manifest, without hidden columns."""
     manifest = engine.committed
     relation = manifest.catalog.get(name)
     layout = Layout.of(relation)
@@ -23,7 +23,12 @@ def stored(engine: Engine, name: str) -> Counter:
             with open_parquet(engine.storage.files, file.path) as parquet:
                 tables.append(layout.stored(parquet.read()))
     live = newest_live(layout, pa.concat_tables(tables))
-    columns = [live[column.name].to_pylist() for column in relation.visible_columns]
+    return live.select([column.name for column in relation.visible_columns])
+
+
+def stored(engine: Engine, name: str) -> Counter:
+    """The same, and how often each is there."""
+    columns = (column.to_pylist() for column in live_rows(engine, name).columns)
     return Counter(tuple(map(_plain, row)) for row in zip(*columns, strict=True))
 
 
