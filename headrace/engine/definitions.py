@@ -34,7 +34,7 @@ from headrace.engine.jobs import job_options, scan_fields
 from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
 from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
-from headrace.plan.closing import emitting_on_close
+from headrace.plan.closing import as_written, emitting_on_close
 from headrace.plan.explain import explain, explain_pieces
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Scan
@@ -347,8 +347,10 @@ def _following(other: Relation, query: str, table: str) -> str:
     if other.kind == INDEX:
         return _index_definition(other, table=table)
     names = [column.name for column in other.visible_columns]
-    columns = "" if names == parse_query(query).named_selects else f" ({', '.join(map(quote_sql, names))})"
-    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {query}"
+    written, on_window_close = as_written(parse_query(query))
+    columns = "" if names == written.named_selects else f" ({', '.join(map(quote_sql, names))})"
+    text, more = (print_sql(written), " EMIT ON WINDOW CLOSE") if on_window_close else (query, "")
+    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {text}{more}"
 
 
 def _index_definition(index: Relation, **changed: str) -> str:

@@ -27,7 +27,7 @@ from headrace.state.runs import RunFile
 from headrace.state.storage import Storage
 from headrace.types import quote_spark
 
-WATERMARK, LATE = "watermark ", "late "
+WATERMARK, LATE = "watermark:", "late:"
 """Under which, and its id, a manifest has the watermark of a relation in microseconds since 1970, and how many rows
 were late."""
 

@@ -79,6 +79,17 @@ def emitting_on_close(bound: BoundQuery, catalog: Catalog) -> exp.Query:
     return parse_query(print_sql(select(items, subquery(inner, RESULT), where)))
 
 
+def as_written(query: exp.Query) -> tuple[exp.Query, bool]:
+    """The query inside what :func:`emitting_on_close` has made, and whether it has made it."""
+    source = query.args["from_"].this if isinstance(query, exp.Select) and query.args.get("from_") else None
+    if not isinstance(source, exp.Subquery) or source.alias != RESULT:
+        return query, False
+    inner = source.this.copy()
+    if len(inner.expressions) > len(query.expressions):  # the column that closes
+        inner.set("expressions", inner.expressions[:-1])
+    return inner, True
+
+
 def _interval(micros: int) -> exp.Expression:
     text = f"{micros // 1_000_000}.{micros % 1_000_000:06} seconds"
     return exp.Cast(this=exp.Literal.string(text), to=exp.DataType.build("INTERVAL"))

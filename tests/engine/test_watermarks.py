@@ -82,6 +82,13 @@ def test_a_window_comes_once_when_it_closes(db):
     )
     assert "StreamEmitOnWindowClose" in plan and "once the watermark of e >=" in plan
     assert db.sql("SHOW CREATE MATERIALIZED VIEW tumbling").rows()[0][1].endswith("EMIT ON WINDOW CLOSE")
+    db.sql("ALTER TABLE e RENAME TO events")
+    ((_, definition),) = db.sql("SHOW CREATE MATERIALIZED VIEW tumbling").rows()
+    assert "_hr_" not in definition and definition.endswith(" EMIT ON WINDOW CLOSE")
+    db.sql(definition.replace("tumbling", "again"))
+    assert stored(db.engine, "again") == stored(db.engine, "tumbling")
+    db.sql("DROP TABLE events CASCADE")
+    assert not any(key.startswith(("watermark", "late")) for key in db.engine.committed.offsets)
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["lookups", "queries"])
