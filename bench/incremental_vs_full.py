@@ -23,7 +23,7 @@ ROUNDS = 3
 
 def drawn(salt: int, most: int) -> str:
     """A number below ``most`` that follows from g."""
-    return f"((g * {7919 + 2 * salt} + g / {13 + salt % 7} + {salt * 104729}) % {most})"
+    return f"((g::bigint * {7919 + 2 * salt} + g / {13 + salt % 7} + {salt * 104729}) % {most})"
 
 
 def chosen(salt: int, texts: list[str]) -> str:
@@ -77,12 +77,11 @@ def load(db: Database) -> None:
 
 def changes(db: Database, share: float, round: int) -> pa.Table:
     step = int(1 / share)
-    parts = TABLES["lineitem"].split(", ")
-    names = [part.split()[0] for part in parts if part.startswith("l_") and " " in part]
+    described = db.sql("DESCRIBE lineitem").rows()
+    kinds = {name: kind for name, kind, *_ in described if name.startswith("l_")}
     query = f"SELECT {rows('lineitem', round)} FROM generate_series({round}, {ORDERS * LINES - 1}, {step}) AS g"
-    found = db.sql(f"SELECT * FROM ({query}) AS q ({', '.join(names)})").arrow()
-    kinds = db.sql("SELECT * FROM lineitem LIMIT 0").arrow().schema
-    return found.cast(kinds)
+    items = ", ".join(f"{name}::{kind} AS {name}" for name, kind in kinds.items())
+    return db.sql(f"SELECT {items} FROM ({query}) AS q ({', '.join(kinds)})").arrow()
 
 
 def main() -> None:

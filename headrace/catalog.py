@@ -78,6 +78,15 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """WATERMARK FOR column AS column - delay: a row is late if its time is so much earlier than the latest."""
+
+    column: str
+    delay: int
+    """In microseconds"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """How a relation follows its inputs where their changes cannot simply be mapped (docs/design/incremental.md).
 
@@ -102,6 +111,10 @@ class Operator:
     """Inputs of which all rows belong to every key: if one of them changes, all is computed anew."""
     clock: tuple[str, str] | None = None
     """If a row is there only at some times: a column, and how the time must compare with it. The first of its key."""
+    watermark: int | None = None
+    """… if that time is not the clock's: the relation whose watermark it is."""
+    as_of_now: tuple[int, ...] = ()
+    """Inputs whose rows are looked up when a key is touched, and whose changes touch none: those of temporal joins."""
 
     @property
     def recomputes(self) -> bool:
@@ -117,6 +130,8 @@ class Operator:
             "first": list(self.first),
             "whole": list(self.whole),
             "clock": list(self.clock or ()),
+            "watermark": self.watermark,
+            "as_of_now": list(self.as_of_now),
         }
         return data | {name: value for name, value in more.items() if value}
 
@@ -131,6 +146,8 @@ class Operator:
             first=tuple(data.get("first", ())),
             whole=tuple(data.get("whole", ())),
             clock=tuple(data["clock"]) if "clock" in data else None,
+            watermark=data.get("watermark"),
+            as_of_now=tuple(data.get("as_of_now", ())),
         )
 
 
@@ -166,6 +183,8 @@ class Relation:
     """… and how it follows them; None: their changes are mapped row by row."""
     temporary: bool = False
     """Only one session sees it, under the first part of its name, and it goes with that session."""
+    lateness: Lateness | None = None
+    """Sources, append-only tables, and what is stored of a source: which rows have come too late."""
 
     @property
     def visible_columns(self) -> tuple[Column, ...]:
@@ -207,6 +226,8 @@ class Relation:
             data["pk"] = [key.to_json() for key in self.pk]
         if self.operator is not None:
             data["operator"] = self.operator.to_json()
+        if self.lateness is not None:
+            data["lateness"] = dataclasses.asdict(self.lateness)
         return data
 
     @staticmethod
@@ -222,6 +243,7 @@ class Relation:
                     "options": tuple((key, value) for key, value in data.get("options", ())),
                     "reads": tuple(data.get("reads", ())),
                     "operator": Operator.from_json(data["operator"]) if "operator" in data else None,
+                    "lateness": Lateness(**data["lateness"]) if "lateness" in data else None,
                 }
             )
         )

@@ -16,7 +16,9 @@ from headrace.engine.feeds import view_state
 from headrace.engine.filling import jobs_of
 from headrace.engine.moments import at_its_time
 from headrace.engine.spark import spark_errors
-from headrace.errors import ObjectNotReady
+from headrace.engine.watermarks import events_on_time
+from headrace.errors import ObjectNotReady, Unsupported
+from headrace.plan.temporal import looked_up_once
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
 from headrace.sql.translate import to_spark
@@ -38,6 +40,10 @@ def check(engine: Engine, relation: Relation) -> tuple[list[tuple[str, SqlType]]
     """One line that says "equal", or a line per differing row; the columns, and the lines."""
     state = engine.committed
     relation = state.catalog.relations[relation.id]
+    if looked_up_once(relation, state.catalog):
+        raise Unsupported(
+            f'{relation.kind} "{relation.name}" has a temporal join: no query says what it found when its rows came'
+        )
     with spark_errors(f"checking {relation.name}"):
         expected, actual = _expected(engine, state, relation), _actual(engine, state, relation)
         missing, surplus = expected.exceptAll(actual), actual.exceptAll(expected)
@@ -77,7 +83,11 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     frames = {}
     for upstream in (state.catalog.relations[id] for id in bound.relations):
         if upstream.kind == SOURCE:
-            frames[upstream.name] = engine.event_sources.covered(state, upstream, relation)
+            on_time = _on_time(state, upstream, relation)
+            if on_time is None:
+                frames[upstream.name] = engine.event_sources.covered(state, upstream, relation)
+            else:
+                frames[upstream.name] = engine.frame(state, on_time)
             continue
         layout = Layout.of(upstream)
         rows = scan(engine.spark, engine.storage.uri(""), layout, state.runs.get(upstream.id, ()), internal=True)
@@ -90,6 +100,14 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
     return frame.toDF(*(f"c{number}" for number in range(len(columns)))).selectExpr(
         *(f"CAST(c{number} AS {column.type.spark}) AS c{number}" for number, column in enumerate(columns))
     )
+
+
+def _on_time(state: Manifest, source: Relation, view: Relation) -> int | None:
+    """What is stored of a source without its late events, if that is what the view stands on."""
+    for each in events_on_time(state.catalog, source.id):
+        if view.id in (above.id for above in state.catalog.dependents(each.id)):
+            return each.id
+    return None
 
 
 def _actual(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:

@@ -34,6 +34,7 @@ from headrace.engine.jobs import job_options, scan_fields
 from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
 from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
+from headrace.plan.closing import as_written, emitting_on_close
 from headrace.plan.explain import explain, explain_pieces
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Scan
@@ -42,6 +43,7 @@ from headrace.sql.bind import bind_query, rename_relation
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
 from headrace.sql.parse import created_name, index_statement
+from headrace.sql.watermarks import lateness_of
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -73,6 +75,9 @@ class Definitions:
             ]
             relation = _table(state, statement, columns, statement.pk, epoch, statement.on_conflict)
             self._check_expressions(relation)
+            if statement.watermark is not None:
+                lateness = lateness_of(statement.watermark, relation.visible_columns, relation.label)
+                relation = relation.replace(lateness=lateness)
             return dataclasses.replace(state, catalog=state.catalog.add(relation)), None
 
         return apply
@@ -169,8 +174,10 @@ class Definitions:
 
     def materialized_view(self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int) -> NewView:
         """What the statement would make; also what EXPLAIN shows."""
-        output = bind_query(statement.query, state.catalog, functions=self._engine.functions).output
-        names = _column_names(statement.name, statement.column_names, output)
+        bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+        names = _column_names(statement.name, statement.column_names, bound.output)
+        if statement.on_window_close:
+            statement = dataclasses.replace(statement, query=emitting_on_close(bound, state.catalog))
         return new_view(self._engine, statement, state, names, epoch)
 
     def index(self, statement: ast.CreateIndex, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
@@ -340,8 +347,10 @@ def _following(other: Relation, query: str, table: str) -> str:
     if other.kind == INDEX:
         return _index_definition(other, table=table)
     names = [column.name for column in other.visible_columns]
-    columns = "" if names == parse_query(query).named_selects else f" ({', '.join(map(quote_sql, names))})"
-    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {query}"
+    written, on_window_close = as_written(parse_query(query))
+    columns = "" if names == written.named_selects else f" ({', '.join(map(quote_sql, names))})"
+    text, more = (print_sql(written), " EMIT ON WINDOW CLOSE") if on_window_close else (query, "")
+    return f"CREATE {other.kind.upper()} {quote_sql(other.name)}{columns} AS {text}{more}"
 
 
 def _index_definition(index: Relation, **changed: str) -> str:

@@ -50,8 +50,7 @@ from headrace.sources.definition import DEAD_LETTER, PK, Definition
 from headrace.sources.handover import Handover, Range, Stream
 from headrace.sources.pushdown import Demand, narrowed
 from headrace.sql import statements as ast
-from headrace.sql.bind import bind_expression
-from headrace.sql.dialect import parse_expression
+from headrace.sql.watermarks import lateness_of
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_sql
 
@@ -182,10 +181,8 @@ class EventSources:
                 return f'relation "{statement.name}" already exists, skipping'
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
         definition = Definition.of(statement)
-        if definition.watermark is not None:  # nothing depends on it yet; but it is to mean something
-            bind_expression(
-                parse_expression(definition.watermark.expression), definition.relation_columns, statement.name
-            )
+        if definition.watermark is not None:  # it is to mean something
+            lateness_of(definition.watermark, definition.relation_columns, statement.name)
         connector = CONNECTORS[definition.connector]
         connector.check(definition)
         _check_secrets(definition, connector, dict(statement.secrets))
@@ -363,8 +360,10 @@ def _check_secrets(definition: Definition, connector: Connector, secrets: Mappin
 
 def _adding(statement: ast.CreateSource, known: StreamState) -> Mutate:
     def apply(state: Manifest, epoch: int) -> tuple[Manifest, Relation]:
+        columns, watermark = known.definition.relation_columns, known.definition.watermark
         relation = Relation(
-            id=state.catalog.next_id, name=statement.name, kind=SOURCE, columns=known.definition.relation_columns,
+            id=state.catalog.next_id, name=statement.name, kind=SOURCE, columns=columns,
+            lateness=None if watermark is None else lateness_of(watermark, columns, statement.name),
             pk=PK, distribution=tuple(key.name for key in PK), append_only=True, definition=statement.sql,
             options=statement.options, created_epoch=epoch,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from headrace.cdc.database import database
 from headrace.cdc.intake import Progress
 from headrace.cdc.source import SourceState
 from headrace.engine import feeds
+from headrace.engine.watermarks import LATE, WATERMARK
 from headrace.state.manifest import Manifest
 
 SOURCE_KEY, TABLE_KEY, PROGRESS_KEY, COPY_KEY = "cdc_source:", "cdc_table:", "cdc_progress:", "cdc_copy:"
@@ -109,7 +110,7 @@ def with_progress(state: Manifest, progress: dict[int, Progress]) -> Manifest:
 def without(state: Manifest, id: int) -> Manifest:
     """Without all that is known of a relation that is dropped, and what it is read into."""
     known = {id} if (copy := copy_of(state, id)) is None else {id, copy.id}
-    prefixes = (SOURCE_KEY, TABLE_KEY, PROGRESS_KEY, COPY_KEY, ROW_ID_KEY, *feeds.KEYS)
+    prefixes = (SOURCE_KEY, TABLE_KEY, PROGRESS_KEY, COPY_KEY, ROW_ID_KEY, WATERMARK, LATE, *feeds.KEYS)
     keys = {f"{prefix}{each}" for prefix in prefixes for each in known}
     return dataclasses.replace(
         state,

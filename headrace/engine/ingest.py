@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +24,7 @@ from headrace.engine.fills import View
 from headrace.engine.plans import plan_of, vectors_of
 from headrace.engine.small import with_vnode
 from headrace.engine.spark import spark_errors
+from headrace.engine.watermarks import late as late_of
 from headrace.errors import HeadraceError
 from headrace.failpoints import failpoint
 from headrace.operators.linear import WideQuery, branches
@@ -57,6 +59,8 @@ class Report:
     bad: list[BadRecord] = field(default_factory=list)
     bad_count: int = 0
     lost: int = 0
+    late: dict[int, int] = field(default_factory=dict)
+    """By view"""
     error: HeadraceError | None = None
     spark_must_judge: int | None = None
     """The view of which Arrow could not say what Spark would"""
@@ -69,6 +73,8 @@ class Report:
         self.bad += other.bad
         self.bad_count += other.bad_count
         self.lost += other.lost
+        for id, count in other.late.items():
+            self.late[id] = self.late.get(id, 0) + count
         self.error = self.error or other.error
         if self.spark_must_judge is None:
             self.spark_must_judge = other.spark_must_judge
@@ -87,6 +93,8 @@ class IngestRange:
     """Those of them whose files are to have all columns, because others are derived from them"""
     stage: bool
     """Whether somebody else needs the events, too"""
+    late: tuple[tuple[int, str, int], ...] = ()
+    """Of views that leave late events out: their time, and the watermark"""
     on_bad: str
     patient: bool
     """Whether epochs go first"""
@@ -132,12 +140,17 @@ class IngestRange:
             yield with_vnode(self.source, pa.concat_tables(held).combine_chunks())
 
     def _write(self, rows: pa.Table, report: Report) -> None:
+        late = {id: (column, watermark) for id, column, watermark in self.late}
         for view in self.views:
             whole = view.layout.relation_id in self.whole
             for branch in view.branches:
                 writer = RunFileWriter(view.layout, self.files, leave_out=not whole)
                 try:
                     found = branch.apply(rows).select([*view.layout.names, VNODE]).cast(_written_schema(view))
+                    if (id := view.layout.relation_id) in late:
+                        before = found.num_rows
+                        found = found.filter(pc.invert(late_of(found, *late[id])))
+                        report.late[id] = report.late.get(id, 0) + before - found.num_rows
                     writer.push(view.layout.stored(found) if whole else found)
                     report.files.setdefault(view.layout.relation_id, []).extend(writer.finish())
                 except FAULTS:
@@ -206,8 +219,10 @@ class Ingestion:
     def fused(self, catalog: Catalog, source: Relation, views: Sequence[Relation]) -> tuple[View, ...]:
         """How tasks can evaluate views themselves: those which Spark does not have to evaluate."""
         found = []
-        for view in views if self._vectorized() else ():
-            vectors = vectors_of(view, catalog) if view.id not in self._spark_only else None
+        for view in views:
+            # What leaves late events out only copies columns: Arrow can always do that.
+            fits = view.lateness is not None or (self._vectorized() and view.id not in self._spark_only)
+            vectors = vectors_of(view, catalog) if fits else None
             if vectors is not None:
                 mine = tuple(each for each in vectors if each.relation_id == source.id)
                 found.append(View(layout=Layout.of(view), branches=mine))
@@ -222,6 +237,7 @@ class Ingestion:
         *,
         stage: bool,
         whole: Iterable[int] = (),
+        late: Iterable[tuple[int, str, int]] = (),
         patient: bool,
         parallelism: int = 0,
         tasks: Sequence[Any] = (),
@@ -230,7 +246,7 @@ class Ingestion:
         folder = f"staging/{uuid.uuid4().hex}"
         body = IngestRange(
             reader=feed.reader, files=self._storage.files, source=Layout.of(source), views=views,
-            whole=frozenset(whole), stage=stage, on_bad=feed.definition.on_bad, patient=patient,
+            whole=frozenset(whole), stage=stage, late=tuple(late), on_bad=feed.definition.on_bad, patient=patient,
         )  # fmt: skip
         tasks = tasks or feed.tasks(ranges, parallelism or self._spark.sparkContext.defaultParallelism)
         packed = [pickle.dumps((f"{folder}/{number}", task)) for number, task in enumerate(tasks)]

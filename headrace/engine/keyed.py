@@ -19,6 +19,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,10 +34,11 @@ from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
-from headrace.engine.moments import CLOCK, Moments, spark_condition, there_now, with_clock
+from headrace.engine.moments import Moments, spark_condition, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
+from headrace.engine.watermarks import Watermarks
 from headrace.errors import DataError, EpochFailed
 from headrace.sql.translate import to_spark
 from headrace.state.files import open_parquet
@@ -78,6 +80,7 @@ class KeyedRelations:
         self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
         self._numbers = itertools.count()
         self._moments = Moments(storage, indexes)
+        self._watermarks = Watermarks(storage)
 
     def advance(
         self,
@@ -86,15 +89,15 @@ class KeyedRelations:
         epoch: int,
         deriver: Deriver,
         missed: Mapping[int, Touched],
-        since: Mapping[int, int],
+        since: Mapping[int, Mapping[str, Any]],
     ) -> Manifest:
         """The state with all that follows from what the epoch wrote, which is added to ``written``.
 
-        ``missed``: what was written to the inputs of relations that were built meanwhile; ``since``: the time as of
-        which they were.
+        ``missed``: what was written to the inputs of relations that were built meanwhile; ``since``: the offsets of
+        the state as of which they were, which has its time.
         """
-        before = state.offsets.get(CLOCK, 0)
-        state, jobs = with_clock(state), jobs_of(state)
+        before = state.offsets
+        state, jobs = self._watermarks.advanced(with_clock(state), written.files), jobs_of(state)
         for relation in state.catalog.in_order():
             if relation.operator is None:
                 continue
@@ -102,10 +105,12 @@ class KeyedRelations:
             if relation.creating and not built:
                 continue
             files = missed.get(relation.id, {})
-            touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id, _ in relation.operator.inputs}
-            if relation.operator.clock is None and not any(touched.values()):
+            followed = [id for id, _ in relation.operator.inputs if id not in relation.operator.as_of_now]
+            touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id in followed}
+            then = moments.time_of(since.get(relation.id, before), relation.operator)
+            moved = relation.operator.clock is not None and then != moments.time_of(state.offsets, relation.operator)
+            if not moved and not any(touched.values()):
                 continue
-            then = since.get(relation.id, before)
             delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch, then, built))  # noqa: B023
             if delta is None:
                 continue
@@ -174,7 +179,7 @@ class KeyedRelations:
             return self._recomputed(state, relation, None, epoch)
         keys = self._few_keys(state, relation, touched)
         if relation.operator.clock is not None:
-            now = state.offsets[CLOCK]
+            now = moments.time_of(state.offsets, relation.operator)
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
                 return self._recomputed(state, relation, None, epoch)
@@ -224,7 +229,10 @@ class KeyedRelations:
                 rows[id] = self._all_rows(state, source).select(source.names)
                 continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
-            theirs = keys.rename_columns(list(columns)).cast(wanted)
+            theirs = keys
+            if id in relation.operator.as_of_now:  # by the first columns, which several keys may share
+                theirs = _each_once(relation, keys.select(keys.column_names[: len(columns)]))
+            theirs = theirs.rename_columns(list(columns)).cast(wanted)
             if count:
                 found = self._first_rows(state, source, theirs, count)
             else:
@@ -238,7 +246,7 @@ class KeyedRelations:
             return None
         new = self._computed(state, relation, rows)
         if relation.operator.clock is not None:
-            new = there_now(new, relation.operator, state.offsets[CLOCK])
+            new = there_now(new, relation.operator, moments.time_of(state.offsets, relation.operator))
         return new, old.select(layout.names)
 
     def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
@@ -493,7 +501,7 @@ def _at(state: Manifest, relation: Relation, rows: DataFrame) -> DataFrame:
     operator = relation.operator
     if operator is None or operator.clock is None:
         return rows
-    return rows.where(spark_condition(operator, state.offsets[CLOCK]))
+    return rows.where(spark_condition(operator, moments.time_of(state.offsets, operator)))
 
 
 def _each_once(relation: Relation, keys: pa.Table) -> pa.Table:

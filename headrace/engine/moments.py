@@ -1,4 +1,5 @@
-"""Relations whose rows come and go with the clock: which of them do between two times, and when that is next.
+"""Relations whose rows come and go with the clock, or with a watermark: which of them do between two times, and when
+that is next.
 
 The time that such relations stand at is in the manifest, so it goes on from there after a crash, and never back. It
 goes on with every epoch. If nobody writes there is an epoch when a row is due, but not more often than barriers are.
@@ -10,14 +11,18 @@ import dataclasses
 import datetime
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from headrace.catalog import Catalog, Operator, Relation
+from headrace.catalog import SOURCE, Catalog, Operator, Relation
+from headrace.engine.watermarks import events_on_time, watermark
 from headrace.plan.moments import is_now
 from headrace.sql.dialect import parse_expression
+from headrace.sql.watermarks import watermark_of
 from headrace.state.first_rows import first_after, rows_between
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
@@ -37,7 +42,14 @@ def read_clock() -> int:
 
 
 def timed(catalog: Catalog) -> list[Relation]:
-    return [each for each in catalog.in_order() if each.operator is not None and each.operator.clock is not None]
+    """Those whose rows come and go by themselves."""
+    operators = ((each, each.operator) for each in catalog.in_order())
+    return [each for each, of in operators if of is not None and of.clock is not None and of.watermark is None]
+
+
+def time_of(offsets: Mapping[str, Any], of: Operator) -> int:
+    """The time that a relation stands at in a manifest with these offsets."""
+    return offsets.get(CLOCK, 0) if of.watermark is None else watermark(offsets, of.watermark)
 
 
 def with_clock(state: Manifest) -> Manifest:
@@ -49,11 +61,25 @@ def with_clock(state: Manifest) -> Manifest:
 
 
 def at_its_time(query: exp.Expression, state: Manifest) -> exp.Expression:
-    """The query with the state's time in place of now()."""
-    if CLOCK not in state.offsets:
-        return query
-    literal = f"CAST('{_time(state.offsets[CLOCK]).isoformat()}' AS TIMESTAMPTZ)"
-    return query.transform(lambda node: parse_expression(literal) if is_now(node) else node)
+    """The query with the state's time in place of now(), and its watermarks in place of their calls."""
+
+    def replaced(node: exp.Expression) -> exp.Expression:
+        if not is_now(node):
+            return node
+        id = watermark_of(node)
+        if id is None and CLOCK not in state.offsets:
+            return node
+        time = state.offsets[CLOCK] if id is None else min(watermark(state.offsets, each) for each in _kept(state, id))
+        return parse_expression(f"CAST('{_time(time).isoformat()}' AS TIMESTAMPTZ)")
+
+    return query.transform(replaced)
+
+
+def _kept(state: Manifest, id: int) -> list[int]:
+    """Who has the watermark of a relation: itself, or what is stored of it if it is a source."""
+    if state.catalog.relations[id].kind != SOURCE:
+        return [id]
+    return [each.id for each in events_on_time(state.catalog, id)]
 
 
 def there_now(rows: pa.Table, of: Operator, clock: int) -> pa.Table:

@@ -37,6 +37,7 @@ from headrace.engine.histories import Histories, RetentionGap
 from headrace.engine.ingest import Ingestion, Report
 from headrace.engine.spark import use_pool
 from headrace.engine.turns import Turns
+from headrace.engine.watermarks import NONE, count_late, watermark
 from headrace.errors import DataError, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.sources.connector import BadRecord, Feed
@@ -64,6 +65,8 @@ class TheRead:
     """Those for which the tasks wrote; of the others, the events are staged"""
     whole: frozenset[int]
     """Those that others stand on, so what was written for them has all columns"""
+    late: tuple[tuple[int, str, int], ...]
+    """By which watermark events were left out for those that leave late ones out"""
 
     @property
     def staged(self) -> bool:
@@ -208,8 +211,9 @@ class SourceReader:
             use_pool(self.engine.spark, "epochs")
             fused, read = self._for_whom(state, source, views)
             _, folder = self._ingestion.read(
-                self.feed, source, (), fused, stage=read.staged, whole=read.whole, patient=False, tasks=tasks
-            )
+                self.feed, source, (), fused, stage=read.staged, whole=read.whole, late=read.late, patient=False,
+                tasks=tasks,
+            )  # fmt: skip
             self.engine.storage.delete([folder])
 
     def _for_whom(
@@ -220,6 +224,7 @@ class SourceReader:
             views=frozenset(view.id for view in views),
             fused=frozenset(view.layout.relation_id for view in fused),
             whole=frozenset(stood_on(state.catalog, views)),
+            late=_watermarks(state, views),
         )
 
     def _take(
@@ -240,7 +245,7 @@ class SourceReader:
         use_pool(self.engine.spark, "epochs")
         fused, read = self._for_whom(state, source, views)
         report, folder = self._ingestion.read(
-            self.feed, source, ranges, fused, stage=read.staged, whole=read.whole, patient=False
+            self.feed, source, ranges, fused, stage=read.staged, whole=read.whole, late=read.late, patient=False
         )
         if report.spark_must_judge is not None:
             self._ingestion.judged_by_spark(report.spark_must_judge)
@@ -274,6 +279,8 @@ class SourceReader:
             bases = stood_on(state.catalog, here)
             if not read.views.issuperset(view.id for view in here) or not read.whole >= bases & read.fused:
                 raise OutOfPlace("there are views now for which it was not read")
+            if not set(_watermarks(state, here)) <= set(read.late):
+                raise OutOfPlace("other events are late now")
             runs, deltas = dict(state.runs), []
             for view in here:
                 if files := report.files.get(view.id):
@@ -287,6 +294,10 @@ class SourceReader:
             if deltas:
                 state = self._evaluated(state, deltas, read.fused, epoch)
             after = before.took(*ranges)
+            offsets = dict(state.offsets)
+            for view in here:
+                count_late(offsets, view, report.late.get(view.id, 0))
+            state = dataclasses.replace(state, offsets=offsets)
             state = self.recorded(state, report, epoch)
             now = dataclasses.replace(_present(state, self._id, before), stream=after)
             failpoint("before_stream")
@@ -340,6 +351,15 @@ def dead_letters(bad: Sequence[BadRecord]) -> pa.Table:
             "reason": pa.array([each.reason for each in bad], pa.string()),
             "raw": pa.array([each.raw for each in bad], pa.binary()),
         }
+    )
+
+
+def _watermarks(state: Manifest, views: Sequence[Relation]) -> tuple[tuple[int, str, int], ...]:
+    """Of the views that leave late events out, and have all that came before: their time, and how far it is."""
+    return tuple(
+        (each.id, each.lateness.column, watermark(state.offsets, each.id))
+        for each in views
+        if each.lateness is not None and watermark(state.offsets, each.id) != NONE
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from headrace.catalog import ROW_ID, Relation
 from headrace.engine.backfill import Backfills, Landing
@@ -37,11 +38,11 @@ from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.flights import late_deltas
 from headrace.engine.following import ROW_ID_KEY
 from headrace.engine.keyed import KeyedRelations
-from headrace.engine.moments import CLOCK
 from headrace.engine.plans import columns_derived_from
 from headrace.engine.relations import RelationFrames
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
+from headrace.engine.watermarks import count_late, late_condition, late_rows
 from headrace.errors import HeadraceError, UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
@@ -123,7 +124,7 @@ class WriteEvaluator:
         with spark_errors("writing an epoch"):
             builds = builds_in(landings)
             missed = self._backfills.builds.missed(builds)
-            since = {each.job_id: each.state.offsets.get(CLOCK, 0) for each in builds}
+            since = {each.job_id: each.state.offsets for each in builds}
             state = self.keyed.advance(state, written, epoch, self.deriver, missed, since)
         failpoint("after_write")
         self._backfills.record(state, written, epoch)
@@ -173,6 +174,7 @@ class _Table:
     # --- small -------------------------------------------------------------------------------------------------
 
     def _insert_rows(self, changes: Sequence[InsertRows]) -> tuple[TableDelta, list[Outcome]]:
+        changes = [dataclasses.replace(change, rows=self._on_time(change.rows)) for change in changes]
         # Many small statements are one table: what is done to each table costs more than what is done to a row.
         counts = [change.rows.num_rows for change in changes]
         rows = changes[0].rows if len(changes) == 1 else pa.concat_tables(change.rows for change in changes)
@@ -193,6 +195,14 @@ class _Table:
             taken = [changed.insert(table.slice(end - count, count)) for count, end in zip(counts, ends, strict=True)]
             outcomes = [Outcome(count=rows.num_rows, rows=rows.drop_columns([VNODE])) for rows in taken]
         return TableDelta(relation=self._relation, rows=changed.delta(), whole=columns is None), outcomes
+
+    def _on_time(self, rows: pa.Table) -> pa.Table:
+        """Without those that are late; how many these are is added up."""
+        late = late_rows(rows, self._relation, self._state.offsets)
+        if late is None:
+            return rows
+        count_late(self._offsets, self._relation, pc.sum(late).as_py() or 0)
+        return rows.filter(pc.invert(late))
 
     @property
     def _needed(self) -> set[str] | None:
@@ -264,6 +274,9 @@ class _Table:
             base = self._take_row_ids(partitions * _PARTITION_IDS)
             frame = frame.selectExpr("*", f"{base} + monotonically_increasing_id() AS {ROW_ID}")
         old_runs = () if self._generated_key else self._runs
+        late, observed = late_condition(self._relation, self._state.offsets), Observation()
+        if late is not None:
+            frame = frame.observe(observed, F.count_if(F.expr(late)).alias("late")).where(f"NOT ({late})")
         files, count = self._owner._bulk.insert(
             self._layout,
             frame,
@@ -272,6 +285,8 @@ class _Table:
             old_runs=old_runs,
             keep_unchanged=change.returning,
         )
+        if late is not None:
+            count_late(self._offsets, self._relation, observed.get["late"])
         if self._relation.on_conflict == "ignore":
             count = sum(file.rows for file in files)
         return self._written(files, count)

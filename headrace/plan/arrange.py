@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headrace.catalog import INTERNAL, INTERNAL_PREFIX, Catalog, Column, KeyColumn, Operator, Relation
+from headrace.catalog import INTERNAL, INTERNAL_PREFIX, Catalog, Column, KeyColumn, Lateness, Operator, Relation
 from headrace.errors import Unsupported
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import stream_key
@@ -204,9 +204,13 @@ class Arrangements:
         bound = bind_query(parse_query(print_sql(query)), self.catalog)
         return self._add(self.linear(bound, key, order), "arrangement")
 
-    def events(self, query: exp.Query) -> Relation:
-        """The internal table that holds a linear query over a source of events, by the source's own key."""
-        return self._add(self.linear(bind_query(parse_query(print_sql(query)), self.catalog), (), None), "events")
+    def events(self, query: exp.Query, lateness: Lateness | None = None) -> Relation:
+        """The internal table that holds a linear query over a source of events, by the source's own key.
+
+        ``lateness``: which of them it leaves out.
+        """
+        found = self.linear(bind_query(parse_query(print_sql(query)), self.catalog), (), None)
+        return self._add(found.replace(lateness=lateness), "events")
 
     def check_linear(self, query: exp.Query) -> None:
         """A query may be linear and yet have no stream key: UNION ALL of a relation with one row and one with many."""
@@ -274,6 +278,8 @@ class Arrangements:
                 first=piece.first,
                 whole=tuple(self.catalog.get(name).id for name in piece.whole),
                 clock=piece.clock,
+                watermark=piece.watermark,
+                as_of_now=tuple(self.catalog.get(name).id for name in piece.as_of_now),
             ),
         )
 
@@ -289,6 +295,8 @@ class Arrangements:
     def _same(self, one: Relation, other: Relation) -> bool:
         """Whether two relations hold the same rows in the same order, whatever their queries call their sources."""
         if (one.columns, one.pk, one.distribution) != (other.columns, other.pk, other.distribution):
+            return False
+        if one.lateness != other.lateness:
             return False
         if one.operator is not None or other.operator is not None:
             return (one.operator, one.query) == (other.operator, other.query)

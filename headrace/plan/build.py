@@ -24,6 +24,7 @@ from headrace.sql.names import SCHEMA, check_column_names
 from headrace.sql.oracle import found_for
 from headrace.sql.sets import is_set_returning
 from headrace.sql.translate import type_of, types_of
+from headrace.sql.tree import is_as_of_now
 from headrace.sql.typed import NUMERIC, TEXT, digits, numeric
 from headrace.types import SqlType
 
@@ -164,6 +165,8 @@ class _Builder:
             raise refuse(f"the table function {node.this.this}()", node)
         if node.args.get("sample") is not None:
             raise refuse("TABLESAMPLE", node)
+        if is_as_of_now(node):
+            raise refuse_as_of_now(node)
         if node.db != SCHEMA:
             return self._aliased(node, env[node.name])
         relation = self.catalog.get(node.name)
@@ -219,6 +222,16 @@ def refuse_what_changes(query: exp.Expression) -> None:
             _check_meaning(node)
         if isinstance(node, exp.Table) and node.args.get("sample") is not None:
             raise refuse("TABLESAMPLE", node)
+        if isinstance(node, exp.Table) and is_as_of_now(node):
+            raise refuse_as_of_now(node)
+
+
+def refuse_as_of_now(node: exp.Table) -> Unsupported:
+    return refuse(
+        "FOR SYSTEM_TIME AS OF PROCTIME() here",
+        node,
+        hint="it is for a table or view that is joined by equality to what comes before it, JOIN or LEFT JOIN",
+    )
 
 
 def _check_collation(node: exp.Collate) -> None:

@@ -289,19 +289,23 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         """The same, of rows that are there only at some times: arranged by the moments when that changes."""
         names = [name for name, _ in items]
         added = []
-        for at, (edge, _) in enumerate(edges):
-            added.append((free_name(f"moment_{at}", names), edge))
-        there = [exp.Not(this=exp.Is(this=edge.copy(), expression=exp.Null())) for edge, _ in edges]
+        for at, edge in enumerate(edges):
+            added.append((free_name(f"moment_{at}", names), edge.of_row))
+        there = [exp.Not(this=exp.Is(this=edge.of_row.copy(), expression=exp.Null())) for edge in edges]
         found = self.mapped(node, [*items, *added], [*where, *there])
-        for (name, _), (_, comparison) in zip(added, edges, strict=True):
+        for (name, _), edge in zip(added, edges, strict=True):
             query = self.arrangements.stored(found) if isinstance(found, Keyed) else found
             side = self.arrangements.side(query, {(SOURCE, each): each for each in outputs_of(query)})
             moment = exp.Ordered(this=typed_column(SOURCE, name, side.types[name]))
             arranged = self.arrangements.arranged(side, [], SOURCE, [moment])
             shown = [(each, arranged.columns[SOURCE, each]) for each in side.types]
-            piece = with_key(shown, arranged, select(shown, arranged.source), "temporal filter")
+            what = "temporal filter" if edge.watermark is None else "emit on window close"
+            piece = with_key(shown, arranged, select(shown, arranged.source), what)
             input = (arranged.input[0], tuple(column.name for column in arranged.rest))
-            found = dataclasses.replace(piece, key=piece.rest, rest=(), inputs=(input,), clock=(name, comparison))
+            clock = (name, edge.comparison)
+            found = dataclasses.replace(
+                piece, key=piece.rest, rest=(), inputs=(input,), clock=clock, watermark=edge.watermark
+            )
         assert isinstance(found, Keyed)
         return dataclasses.replace(found, visible=len(items))
 

@@ -37,12 +37,12 @@ def explain_pieces(
         columns=_list(columns),
         stream_key=_list(map(_key, view.pk)),
         dist=_hash(view.distribution),
-        incremental=_rule(view),
+        incremental=_rule(view, catalog),
     )
     return "\n".join([top, *_piece(view, catalog, plan_of, filled, "", "└─")])
 
 
-def _rule(relation: Relation) -> str:
+def _rule(relation: Relation, catalog: Catalog) -> str:
     operator = relation.operator
     if operator is None:
         return "linear"
@@ -52,11 +52,16 @@ def _rule(relation: Relation) -> str:
         return "from its old rows"
     if relation.operator.clock is not None:
         column, comparison = relation.operator.clock
+        if operator.watermark is not None:
+            of = quote_sql(catalog.relations[operator.watermark].name)
+            return f"by key, once the watermark of {of} {comparison} {quote_sql(column)}"
         return f"by key, while now() {comparison} {quote_sql(column)}"
     first = relation.operator.first
     few = "" if not first else "the first row" if set(first) == {1} else f"the first {max(first)} rows"
     if not relation.operator.key:
         return f"from {few}"
+    if operator.as_of_now:
+        return f"by key {name_list(operator.key)}, looked up once, when a row comes"
     also = f", from {few}" if few else ", or all of it if one that is read whole changes" if operator.whole else ""
     return f"by key {name_list(relation.operator.key)}{also}"
 
@@ -82,7 +87,7 @@ def _piece(
     operator = relation.operator
     name = "Stream" + "".join(word.capitalize() for word in operator.describe.split("(")[0].split())
     fields = {"key": name_list(operator.key)} if operator.key else {}
-    lines = [indent + branch + _line(name, **fields, incremental=_rule(relation))]
+    lines = [indent + branch + _line(name, **fields, incremental=_rule(relation, catalog))]
     for number, (id, columns) in enumerate(operator.inputs, 1):
         each = catalog.relations[id]
         mark = "└─" if number == len(operator.inputs) else "├─"
@@ -112,7 +117,7 @@ def _stored(
         table=quote_sql(relation.name),
         pk=_list(map(_key, relation.pk)),
         dist=_hash(relation.distribution),
-        incremental=_rule(relation),
+        incremental=_rule(relation, catalog),
     )
     below = indent + {"├─": "│ ", "└─": "  "}[branch]
     return [indent + branch + line, *_piece(relation, catalog, plan_of, filled, below, "└─")]

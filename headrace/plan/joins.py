@@ -14,7 +14,7 @@ from sqlglot import exp
 from headrace.catalog import INTERNAL_PREFIX
 from headrace.errors import HeadraceError
 from headrace.plan.arrange import Arranged, Arrangements
-from headrace.plan.build import cast_to
+from headrace.plan.build import cast_to, refuse
 from headrace.plan.pieces import (
     HIDDEN,
     Keyed,
@@ -34,9 +34,11 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
+from headrace.plan.temporal import refuse_if_rows_may_change
 from headrace.sql.dialect import parse_expression
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import type_of
+from headrace.sql.tree import is_as_of_now
 from headrace.sql.typed import INTEGER, TEXT, common_type
 
 LEFT, RIGHT = f"{INTERNAL_PREFIX}l", f"{INTERNAL_PREFIX}r"
@@ -59,6 +61,8 @@ class Joined:
     describe: str
     whole: tuple[str, ...] = ()
     """Inputs that are read whole."""
+    as_of_now: tuple[str, ...] = ()
+    """Inputs whose changes are not followed."""
 
     def keyed(self, items: Sequence[tuple[str, exp.Expression]]) -> Keyed:
         """The wanted columns, over those of the original sources."""
@@ -81,6 +85,7 @@ class Joined:
             inputs=merged(self.inputs),
             describe=self.describe,
             whole=self.whole,
+            as_of_now=self.as_of_now,
         )
 
 
@@ -91,6 +96,8 @@ class Item:
     kind: str
     """inner, left, right or full"""
     on: list[exp.Expression]
+    temporal: bool = False
+    """FOR SYSTEM_TIME AS OF PROCTIME()"""
 
 
 class Joins:
@@ -143,7 +150,7 @@ class Joins:
         done = {items[0].alias}
         current: Side | Joined = sides[items[0].alias]
         waiting = items[1:]
-        free = not nullable
+        free = not nullable and not any(each.temporal for each in items)
         while waiting:
             item = waiting[0]
             if free:
@@ -161,7 +168,8 @@ class Joins:
                 done |= {item.alias}
                 continue
             left = self._as_side(current, later)
-            current = self._step(left, sides[item.alias], item.kind, conditions, done, {item.alias})
+            step = self._temporal if item.temporal else self._step
+            current = step(left, sides[item.alias], item.kind, conditions, done, {item.alias})
             done |= {item.alias}
         if pool:
             if isinstance(current, Joined):
@@ -233,6 +241,26 @@ class Joins:
             inputs=[one.input, other.input],
             describe=f"{kind} join",
         )
+
+    def _temporal(
+        self, left: Side, right: Side, kind: str, conditions: list[exp.Expression], before: set[str], new: set[str]
+    ) -> Joined:
+        """Each row of the left, when it comes, with what is then on the right (:mod:`headrace.plan.temporal`)."""
+        equal = equalities(conditions, before, new)
+        if kind not in ("inner", "left") or not equal:
+            how = f"in a {kind.upper()} JOIN" if equal else "without an equality"
+            raise refuse(f"FOR SYSTEM_TIME AS OF PROCTIME() {how}", hint="use JOIN or LEFT JOIN … ON a = b")
+        refuse_if_rows_may_change(left, self.arrangements.catalog)
+        found = self._step(left, right, kind, conditions, before, new)
+        relation = self.arrangements.catalog.get(found.inputs[0][0])
+        of_left = len(relation.pk) - len(found.inputs[0][1])
+        # Keyed by all that tells rows of the left apart, so that no row is ever touched again.
+        found.key += found.rest[:of_left]
+        found.rest = found.rest[of_left:]
+        found.inputs[0] = (relation.name, tuple(key.name for key in relation.pk))
+        found.describe = "temporal join" if kind == "inner" else "left temporal join"
+        found.as_of_now = (found.inputs[1][0],)
+        return found
 
     def _with_all(self, left: Side, right: Side, kind: str, conditions: list[exp.Expression]) -> Joined:
         """A join without an equality: every row on the left with all on the right, which had better be few."""
@@ -377,12 +405,17 @@ def _items(node: exp.Select) -> list[Item]:
         side, kind = (join.args.get("side") or "").lower(), (join.args.get("kind") or "").lower()
         if side not in ("", "left", "right", "full") or kind not in ("", "inner", "outer", "cross"):
             raise NotCut
+        source = join.this.copy()
+        temporal = isinstance(source, exp.Table) and is_as_of_now(source)
+        if temporal:
+            source.set("version", None)
         items.append(
             Item(
-                source=join.this,
-                alias=join.this.alias_or_name,
+                source=source,
+                alias=source.alias_or_name,
                 kind=side or "inner",
                 on=conjuncts(join.args.get("on")),
+                temporal=temporal,
             )
         )
     if any(isinstance(each.source, exp.Lateral) or not each.alias for each in items):

@@ -5,26 +5,35 @@
 is, for each row, true until a moment that can be computed from it: now() < at + INTERVAL '1 hour'. So the rows are
 arranged by that moment, and when the clock goes on only those between the old and the new time come or go. The piece
 lets rows pass as the clock stands; the clock is not a part of its query, but what the engine has in its manifest.
+
+A watermark is a clock that goes on with the rows of a relation (:mod:`headrace.plan.closing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from headrace.plan.build import cast_to
-from headrace.sql.intervals import parse_interval
 from headrace.sql.translate import type_of
 from headrace.sql.typed import TIMESTAMPTZ
+from headrace.sql.watermarks import constant_micros, watermark_of
 
 NOW = ("now", "current_timestamp")
 
 COMPARISONS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-Moment = tuple[exp.Expression, str]
-"""A time that depends on the row, and how now() must compare with it."""
+
+class Moment(NamedTuple):
+    """A time that depends on the row, and how the clock must compare with it."""
+
+    of_row: exp.Expression
+    comparison: str
+    watermark: int | None
+    """The relation whose watermark is the clock; None: now() is."""
 
 
 def has_now(node: exp.Expression) -> bool:
@@ -32,7 +41,8 @@ def has_now(node: exp.Expression) -> bool:
 
 
 def is_now(node: exp.Expression) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in NOW
+    """Whether it is a clock: now(), or a watermark."""
+    return isinstance(node, exp.Anonymous) and (str(node.this).lower() in NOW or watermark_of(node) is not None)
 
 
 def moments(where: Sequence[exp.Expression]) -> tuple[list[exp.Expression], list[Moment]]:
@@ -76,17 +86,11 @@ def _solved(condition: exp.Expression) -> Moment | None:
         return None
     row = cast_to(other.copy(), TIMESTAMPTZ)
     if is_now(one):
-        return row, operator
-    if not isinstance(one, (exp.Add, exp.Sub)) or not is_now(one.this.unnest()) or not _is_span(one.expression):
+        return Moment(row, operator, watermark_of(one))
+    if not isinstance(one, (exp.Add, exp.Sub)) or constant_micros(one.expression) is None:
+        return None
+    clock = one.this.unnest()
+    if not is_now(clock):
         return None
     opposite = exp.Sub if isinstance(one, exp.Add) else exp.Add
-    return opposite(this=row, expression=one.expression.copy()), operator
-
-
-def _is_span(node: exp.Expression) -> bool:
-    """Whether it is a constant interval that has no months, which are of no fixed length."""
-    node = node.unnest()
-    literal = node.this if isinstance(node, (exp.Cast, exp.Interval)) else None
-    if not isinstance(literal, exp.Literal) or not literal.is_string or not node.is_type("interval"):
-        return False
-    return not parse_interval(literal.name).months
+    return Moment(opposite(this=row, expression=one.expression.copy()), operator, watermark_of(clock))

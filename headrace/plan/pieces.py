@@ -62,6 +62,10 @@ class Keyed:
     """Inputs of which all rows belong to every key."""
     clock: tuple[str, str] | None = None
     """A column of the key, and how the time must compare with it, see :mod:`headrace.plan.moments`."""
+    watermark: int | None = None
+    """… if that time is the watermark of a relation."""
+    as_of_now: tuple[str, ...] = ()
+    """Inputs whose changes are not followed, by the first columns of the key: the other side of a temporal join."""
 
     @property
     def distribution(self) -> tuple[str, ...]:

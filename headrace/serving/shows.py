@@ -8,17 +8,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, TABLE, VIEW, Relation
+from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
 from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
+from headrace.engine.watermarks import NONE, late_count, watermark
 from headrace.sql import statements as ast
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement
 from headrace.types import SqlType, quote_sql
 
-TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
+TEXT, BIGINT, TIMESTAMPTZ = SqlType("varchar"), SqlType("bigint"), SqlType("timestamptz")
 SHOWN = (ast.Show, ast.ShowIndexes, ast.ShowJobs, ast.ShowCreate, ast.ShowParameter, ast.Describe)
+
+_START = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 Shown = tuple[list[tuple[str, SqlType]], list[tuple]]
 Setting = Callable[[str], str]
@@ -41,6 +44,8 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
         return [("Name", TEXT)], [(name,) for name in secret_names(engine.committed) if matches(name)]
     if statement.what == "sources":
         return _sources(engine, _like(statement.like))
+    if statement.what == "watermarks":
+        return _watermarks(engine, _like(statement.like))
     kind = {
         "tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
         "internal tables": INTERNAL,
@@ -49,6 +54,20 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
     known = (each.name for each in engine.committed.catalog.of_kind(kind) if not each.temporary)
     names = sorted(filter(matches, known))
     return [("Name", TEXT)], [(name,) for name in names]
+
+
+def _watermarks(engine: Engine, matches: Callable[[str], bool]) -> Shown:
+    """Of tables, and of what views with EMIT ON WINDOW CLOSE have stored of a source, under the view's name."""
+    state = engine.committed
+    columns = [("Name", TEXT), ("Column", TEXT), ("Watermark", TIMESTAMPTZ), ("Late Rows", BIGINT)]
+    rows = []
+    for relation in state.catalog:
+        if relation.lateness is None or relation.kind == SOURCE:
+            continue
+        name, at = state.catalog.owner(relation).label, watermark(state.offsets, relation.id)
+        time = None if at == NONE else _START + datetime.timedelta(microseconds=at)
+        rows.append((name, relation.lateness.column, time, late_count(state.offsets, relation.id)))
+    return columns, sorted((each for each in rows if matches(each[0])), key=lambda each: each[:2])
 
 
 def _sources(engine: Engine, matches: Callable[[str], bool]) -> Shown:

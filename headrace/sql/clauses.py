@@ -7,7 +7,7 @@ order, is said in :mod:`headrace.sql.grammar`. Expressions, types and queries ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, 
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import Parser, fold, fold_name, parse_expression, print_sql
 from headrace.sql.names import check_column_names, relation_name
-from headrace.sql.statements import ColumnSpec, Statement
+from headrace.sql.statements import ColumnSpec, Statement, Watermark
 from headrace.types import SqlType
 
 Unfinished = Callable[..., Statement]
@@ -188,6 +188,16 @@ def fixed_order(p: Parser) -> list[Before]:
     return p._parse_wrapped_csv(pair)
 
 
+def takes_last(p: Parser, *words: str) -> bool:
+    """Whether the statement ends with these words. If so they are taken, so that they are no alias in its query."""
+    if [each.text.upper() for each in p._tokens[-len(words) :]] != [*words]:
+        return False
+    p._tokens = p._tokens[: -len(words)]
+    p._tokens_size = len(p._tokens)
+    p._advance(0)
+    return True
+
+
 # --- CREATE TABLE -----------------------------------------------------------------------------------------------
 
 
@@ -200,6 +210,7 @@ class TableDefinition:
         self.pk: tuple[str, ...] | None = None
         self.star: Token | None = None
         """(*): all columns of a table elsewhere"""
+        self.watermarks: list[Watermark] = []
 
     def set_pk(self, name: str, names: tuple[str, ...]) -> None:
         if self.pk is not None:
@@ -254,7 +265,13 @@ def table_item(p: Parser, table: str, definition: TableDefinition) -> None:
     if p._match(TokenType.PRIMARY_KEY):
         definition.set_pk(table, identifiers(p))
         return
-    for words in ("UNIQUE", "CHECK", "FOREIGN KEY", "EXCLUDE", "WATERMARK", "LIKE"):
+    if p._match_text_seq("WATERMARK", "FOR"):
+        column = identifier(p)
+        if not p._match(TokenType.ALIAS):
+            p.raise_error("expected AS")
+        definition.watermarks.append(Watermark(column=column, expression=print_sql(expression(p))))
+        return
+    for words in ("UNIQUE", "CHECK", "FOREIGN KEY", "EXCLUDE", "LIKE"):
         if p._match_text_seq(words):
             raise Unsupported(f"{words} is not supported in CREATE TABLE", position=p._prev.start + 1)
     if p._match(TokenType.STAR):
@@ -265,6 +282,16 @@ def table_item(p: Parser, table: str, definition: TableDefinition) -> None:
         definition.bare_names.append(name)
         return
     _column(p, table, name, definition)
+
+
+def finish_watermark(definition: TableDefinition, names: Iterable[str]) -> Watermark | None:
+    if len(definition.watermarks) > 1:
+        raise InvalidDefinition("there is one watermark at most")
+    for each in definition.watermarks:
+        if each.column not in names:
+            raise InvalidDefinition(f'column "{each.column}" named in WATERMARK does not exist')
+        return each
+    return None
 
 
 def data_type(p: Parser) -> SqlType:

@@ -14,7 +14,7 @@ from headrace.errors import InvalidDefinition, SqlSyntaxError, Unsupported
 from headrace.sql import clauses
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
-from headrace.sql.dialect import Parser, print_sql
+from headrace.sql.dialect import Parser
 from headrace.types import quote_sql
 
 CONNECTORS = ("postgres-cdc", "mysql-cdc")
@@ -92,20 +92,8 @@ def create_source(p: Parser) -> Unfinished:
 
 def _source_columns(p: Parser, name: str) -> dict[str, Any]:
     definition = clauses.TableDefinition()
-    watermarks: list[s.Watermark] = []
     p._match(TokenType.L_PAREN)
-
-    def item() -> bool:
-        if p._match_text_seq("WATERMARK", "FOR"):
-            column = clauses.identifier(p)
-            if not p._match(TokenType.ALIAS):
-                p.raise_error("expected AS")
-            watermarks.append(s.Watermark(column=column, expression=print_sql(clauses.expression(p))))
-        else:
-            clauses.table_item(p, name, definition)
-        return True
-
-    p._parse_csv(item)
+    p._parse_csv(lambda: clauses.table_item(p, name, definition) or True)
     p._match_r_paren()
     if definition.bare_names:
         p.raise_error("expected a type")
@@ -124,13 +112,9 @@ def _source_columns(p: Parser, name: str) -> dict[str, Any]:
             raise Unsupported(
                 f'column "{column.name}" of a source has a default or is generated', hint="compute it in a view"
             )
-    if len(watermarks) > 1:
-        raise InvalidDefinition("a source has one watermark at most")
-    names = [column.name for column in columns]
-    for each in watermarks:
-        if each.column not in names:
-            raise InvalidDefinition(f'column "{each.column}" named in WATERMARK does not exist')
-    return {"columns": columns, "watermark": watermarks[0] if watermarks else None}
+    return {
+        "columns": columns, "watermark": clauses.finish_watermark(definition, [column.name for column in columns]),
+    }  # fmt: skip
 
 
 INCLUDED = ("partition", "offset", "timestamp", "key", "header", "headers", "file", "payload")

@@ -42,6 +42,7 @@ Handler = Callable[[str, list[Typed]], Typed]
 VOLATILE = {
     "now", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp", "clock_timestamp",
     "statement_timestamp", "transaction_timestamp", "timeofday", "random", "proctime", "gen_random_uuid", "setseed",
+    "_hr_watermark",
 }  # fmt: skip
 """Functions whose result depends on more than their arguments."""
 

@@ -106,13 +106,7 @@ def _create_materialized_view(p: Parser) -> Unfinished:
     options = clauses.with_options(p) if p._match(TokenType.WITH) else ()
     if not p._match(TokenType.ALIAS):
         p.raise_error("expected AS")
-    last = p._tokens[-4:]
-    if [each.text.upper() for each in last] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
-        raise Unsupported(
-            "EMIT ON WINDOW CLOSE is not supported yet",
-            hint="SELECT from the windows WHERE window_end <= now(): rows then come when their window has closed",
-            position=last[0].start + 1,
-        )
+    on_window_close = clauses.takes_last(p, "EMIT", "ON", "WINDOW", "CLOSE")
     query = fold(p.parse_query())
     return partial(
         s.CreateMaterializedView,
@@ -121,6 +115,7 @@ def _create_materialized_view(p: Parser) -> Unfinished:
         column_names=columns,
         if_not_exists=if_not_exists,
         options=options,
+        on_window_close=on_window_close,
     )
 
 
@@ -153,6 +148,12 @@ def _create_table(p: Parser, *, temporary: bool = False) -> Unfinished:
     included = connectors.included(p)
     fields = clauses.table_options(p)
     secrets = fields.pop("secrets", ())
+    if definition.watermarks and (temporary or not fields.get("append_only")):
+        raise Unsupported(
+            f"WATERMARK is not supported in a table that is {'temporary' if temporary else 'not append-only'}",
+            hint=None if temporary else "what has closed must not change: CREATE TABLE … (…) APPEND ONLY",
+            position=start.start + 1,
+        )
     if temporary:
         fields["temporary"] = True
         _refuse_if_it_outlives(p, included or "connector" in dict(fields.get("options", ())))
@@ -182,12 +183,14 @@ def _create_table(p: Parser, *, temporary: bool = False) -> Unfinished:
             f'table "{name}" cannot be append-only and change rows on conflict',
             hint="use ON CONFLICT IGNORE, or leave APPEND ONLY out",
         )
+    columns = clauses.finish_columns(definition)
     return partial(
         s.CreateTable,
         name=name,
-        columns=clauses.finish_columns(definition),
+        columns=columns,
         pk=definition.pk or (),
         if_not_exists=if_not_exists,
+        watermark=clauses.finish_watermark(definition, [column.name for column in columns]),
         **fields,
     )
 
@@ -211,6 +214,8 @@ def _create_table_as(
         raise Unsupported("CREATE TABLE with both column types and AS is not supported", hint="leave the types out")
     if fields.pop("on_conflict", "overwrite") != "overwrite":
         raise Unsupported("CREATE TABLE AS with ON CONFLICT is not supported")
+    if definition.watermarks:
+        raise Unsupported("CREATE TABLE AS with WATERMARK is not supported", hint="create the table, then INSERT")
     check_column_names(definition.bare_names)
     query = fold(p.parse_query())
     return partial(
@@ -399,6 +404,7 @@ _SHOWN = {
     "MATERIALIZED VIEWS": "materialized views",
     "INDEXES": "indexes",
     "SECRETS": "secrets",
+    "WATERMARKS": "watermarks",
     "PARAMETERS": "parameters",
     "ALL": "parameters",
 }

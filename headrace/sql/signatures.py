@@ -189,6 +189,7 @@ SIGNATURES: dict[str, list[Signature]] = {
         "sha512": [("bytea", "bytea", "unhex(sha2({0}, 512))")],
         # times
         "now": [("", "timestamptz", "current_timestamp()")],
+        "_hr_watermark": [("int", "timestamptz", "CAST(NULL AS TIMESTAMP)")],  # headrace/sql/watermarks.py
         "current_timestamp": [("", "timestamptz", "current_timestamp()")],
         "statement_timestamp": [("", "timestamptz", "current_timestamp()")],
         "transaction_timestamp": [("", "timestamptz", "current_timestamp()")],

@@ -17,6 +17,7 @@ from headrace.sql.sets import ROWS_FROM
 from headrace.sql.shapes import as_lateral, is_query, require_alias, unnest_call
 from headrace.sql.time_windows import is_time_window, time_window, windowed_relation
 from headrace.sql.translate import Translator, clause_name
+from headrace.sql.tree import is_as_of_now
 from headrace.sql.typed import TEXT
 from headrace.types import SqlType
 
@@ -212,12 +213,15 @@ class Sources:
 
     def _as_of(self, node: exp.Table) -> None:
         version = node.args.get("version")
+        if is_as_of_now(node):
+            return  # a temporal join: the rows as they are
         self._reads += 1
         moment = None
         if version is not None:
             if version.args.get("kind") != "AS OF" or not isinstance(version.expression, exp.Literal):
                 raise Unsupported(
-                    "FOR SYSTEM_TIME is only supported as FOR SYSTEM_TIME AS OF <epoch or timestamp constant>",
+                    "FOR SYSTEM_TIME is only supported as FOR SYSTEM_TIME AS OF <epoch or timestamp constant>, or of"
+                    " PROCTIME() in a join",
                     position=position_of(node),
                 )
             moment = version.expression.name
@@ -265,9 +269,10 @@ class Sources:
             alias=node.args["alias"],
         )
         for key, value in node.args.items():
-            if key not in ("this", "db", "catalog", "alias", "joins", "sample", "only") and value:
+            if key not in ("this", "db", "catalog", "alias", "joins", "sample", "only", "version") and value:
                 raise unsupported(clause_name(key), node)
         bound.set("sample", node.args.get("sample"))
+        bound.set("version", node.args.get("version"))
         scope.add(Source(alias, renamed(bound, columns)), node)
         return bound
 

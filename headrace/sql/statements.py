@@ -38,6 +38,7 @@ class CreateTable(Statement):
     on_conflict: str = "overwrite"
     options: tuple[tuple[str, str], ...] = ()
     temporary: bool = False
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +133,8 @@ class CreateMaterializedView(Statement):
     column_names: tuple[str, ...] = ()
     if_not_exists: bool = False
     options: tuple[tuple[str, str], ...] = ()
+    on_window_close: bool = False
+    """EMIT ON WINDOW CLOSE"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -390,7 +390,7 @@ class Translator(Subqueries):
             return f"{self._rows(node, self._settled(node))}{_alias(node)}"
         if not isinstance(node, exp.Table):
             raise unsupported(f"{type(node).__name__} in FROM", node)
-        _only(node, {"this", "db", "alias", "joins", "ordinality", "sample"})
+        _only(node, {"this", "db", "alias", "joins", "ordinality", "sample", "version"})  # of PROCTIME(): as it is now
         if isinstance(node.this, exp.Anonymous):
             # Spark does not full join what is lateral, even if it needs nothing from its left
             lateral = "" if first or node.this.find(exp.Column) is None else "LATERAL "

@@ -28,3 +28,10 @@ class WholeRow(exp.Expression):
 
 PARAMETER_TYPES = "headrace_parameters"
 """The key under which bind leaves the types of a lambda's variables, in the meta of an exp.Lambda."""
+
+
+def is_as_of_now(node: exp.Expression) -> bool:
+    """Whether it is a table FOR SYSTEM_TIME AS OF PROCTIME()."""
+    version = node.args.get("version")
+    moment = version.expression if version is not None and version.args.get("kind") == "AS OF" else None
+    return isinstance(moment, exp.Anonymous) and str(moment.this).lower() == "proctime"

@@ -42,6 +42,8 @@ class Layout:
     columns: tuple[tuple[str, SqlType], ...]
     pk: tuple[KeyColumn, ...]
     distribution: tuple[str, ...]
+    time: str | None = None
+    """The column that its watermark follows, of which files say the latest."""
 
     @staticmethod
     def of(relation: Relation) -> Layout:
@@ -50,6 +52,7 @@ class Layout:
             columns=tuple((column.name, column.type) for column in relation.columns),
             pk=relation.pk,
             distribution=relation.distribution,
+            time=None if relation.lateness is None else relation.lateness.column,
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -200,6 +200,8 @@ class RunFileWriter:
 def counted_columns(layout: Layout) -> list[str]:
     """Where a minimum and maximum help a reader to skip: in the order of vnodes all other columns are mixed."""
     names = [VNODE, EPOCH, WEIGHT, *layout.key_names]
+    if layout.time is not None and layout.time not in names:
+        names.append(layout.time)
     return [name for name in names if _bounded(layout.stored_schema.field(name).type)]
 
 

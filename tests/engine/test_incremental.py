@@ -14,16 +14,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
 import headrace
 from headrace.engine import builds
-from headrace.engine.engine import Engine
-from headrace.state.files import open_parquet
-from headrace.state.layout import Layout
-from headrace.state.lookup import newest_live
 from tests.support.random_queries import Queries
+from tests.support.stored import stored
 
 TABLES = {
     "t": "CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, x INTEGER, s VARCHAR)",
@@ -96,25 +92,6 @@ class Model:
         for name, text in VIEWS.items():
             query = query.replace(f"FROM {name} ", f"FROM ({text}) AS {name} ")
         return Counter(self.database.execute(query).fetchall())
-
-
-def stored(engine: Engine, name: str) -> Counter:
-    """What a relation's files hold, read without Spark."""
-    manifest = engine.committed
-    relation = manifest.catalog.get(name)
-    layout = Layout.of(relation)
-    tables = [layout.stored_schema.empty_table()]
-    for run in manifest.runs.get(relation.id, ()):
-        for file in run.files:
-            with open_parquet(engine.storage.files, file.path) as parquet:
-                tables.append(layout.stored(parquet.read()))
-    live = newest_live(layout, pa.concat_tables(tables))
-    columns = [live[column.name].to_pylist() for column in relation.visible_columns]
-    return Counter(tuple(map(_plain, row)) for row in zip(*columns, strict=True))
-
-
-def _plain(value):
-    return int(value) if hasattr(value, "as_tuple") else value
 
 
 class Run:

@@ -1,0 +1,238 @@
+"""EMIT ON WINDOW CLOSE: each window once, when the watermark has passed its end; late rows are left out."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections import Counter
+
+import pytest
+
+import headrace
+from headrace.engine import keyed
+from headrace.errors import HeadraceError, Unsupported
+from tests.support.stored import stored
+from tests.support.waiting import eventually
+
+START = datetime.datetime(2026, 1, 1)
+TABLE = "(id INT PRIMARY KEY, k INT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '2 minutes') APPEND ONLY"
+VIEWS = {
+    "tumbling": "SELECT window_start, window_end, k, count(*) AS c, max(id) AS m"
+    " FROM TUMBLE(e, at, INTERVAL '5 minutes') GROUP BY window_start, window_end, k",
+    # The window is not shown, and its size is no multiple of its slide.
+    "hopping": "SELECT count(*) AS c, sum(id) AS s FROM HOP(e, at, INTERVAL '5 minutes', INTERVAL '12 minutes')"
+    " WHERE k IS NOT NULL GROUP BY window_start",
+    "first_two": "SELECT window_start, id FROM (SELECT window_start, id, row_number() OVER (PARTITION BY window_start"
+    " ORDER BY k, id DESC) AS r FROM TUMBLE(e, at, INTERVAL '10 minutes')) AS w WHERE r <= 2",
+    "in_order": "SELECT id, at FROM e WHERE k > 0",
+    "of_both": "SELECT date_trunc('minute', at) AS minute, count(*) AS c"
+    " FROM (SELECT at FROM e UNION ALL SELECT at FROM f) AS u GROUP BY 1",
+    "joined": "SELECT a.window_end, a.c, b.c AS d FROM (SELECT window_end, count(*) AS c FROM"
+    " TUMBLE(e, at, INTERVAL '5 minutes') GROUP BY window_end) AS a JOIN (SELECT window_end, count(*) AS c FROM"
+    " TUMBLE(f, at, INTERVAL '5 minutes') GROUP BY window_end) AS b ON a.window_end = b.window_end",
+}
+
+
+def at(minutes: float) -> str:
+    return f"TIMESTAMP '{START + datetime.timedelta(minutes=minutes)}'"
+
+
+def check(db, *names: str) -> None:
+    for name in names:
+        ((said, *_),) = db.sql(f"CHECK MATERIALIZED VIEW {name}").rows()
+        assert said.startswith("equal"), (name, said)
+
+
+def watermarks(db) -> dict[str, tuple]:
+    return {
+        name: (time and time.replace(tzinfo=None), late) for name, _, time, late in db.sql("SHOW WATERMARKS").rows()
+    }
+
+
+def create(db, name: str, more: str = "") -> None:
+    db.sql(f"CREATE MATERIALIZED VIEW {name} {more} AS {VIEWS[name]} EMIT ON WINDOW CLOSE")
+
+
+def test_a_window_comes_once_when_it_closes(db):
+    """To be read: what each INSERT does to the watermark, to the view, and to what is late."""
+    db.sql(f"CREATE TABLE e {TABLE}")
+    create(db, "tumbling", "WITH (refresh = 'incremental')")
+    shown = "SELECT extract(minute FROM window_start)::int, k, c, m FROM tumbling ORDER BY 1, 2"
+    trace = []
+    for rows in ([(1, 0, 1)], [(2, 0, 4), (3, 1, 4)], [(4, 0, 6)], [(5, 0, 2), (6, 0, 6.5)], [(7, 0, 7)],
+                 [(8, 0, 4.9), (9, 0, 5)], [(10, 0, None)], [(11, 1, 18)]):  # fmt: skip
+        values = ", ".join(f"({id}, {k}, {'NULL' if when is None else at(when)})" for id, k, when in rows)
+        count = int(db.sql(f"INSERT INTO e VALUES {values}").tag.split()[-1])
+        time, late = watermarks(db)["e"]
+        trace.append((count, (time - START).total_seconds() / 60, late, db.sql(shown).rows()))
+    first = [(0, 0, 2, 2), (0, 1, 1, 3)]
+    assert trace == [
+        (1, -1, 0, []),
+        (2, 2, 0, []),
+        (1, 4, 0, []),
+        (1, 4.5, 1, []),  # the first of the two was late, though its window had not closed
+        (1, 5, 1, first),  # the watermark is at the window's end
+        (1, 5, 2, first),  # what is at the watermark is not late
+        (1, 5, 2, first),  # nor is what has no time; it is in no window
+        (1, 16, 2, [*first, (5, 0, 4, 9)]),
+    ]
+    plan = "\n".join(
+        line
+        for (line,) in db.sql(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {VIEWS['tumbling']} EMIT ON WINDOW CLOSE").rows()
+    )
+    assert "StreamEmitOnWindowClose" in plan and "once the watermark of e >=" in plan
+    assert db.sql("SHOW CREATE MATERIALIZED VIEW tumbling").rows()[0][1].endswith("EMIT ON WINDOW CLOSE")
+    db.sql("ALTER TABLE e RENAME TO events")
+    ((_, definition),) = db.sql("SHOW CREATE MATERIALIZED VIEW tumbling").rows()
+    assert "_hr_" not in definition and definition.endswith(" EMIT ON WINDOW CLOSE")
+    db.sql(definition.replace("tumbling", "again"))
+    assert stored(db.engine, "again") == stored(db.engine, "tumbling")
+    db.sql("DROP TABLE events CASCADE")
+    assert not any(key.startswith(("watermark", "late")) for key in db.engine.committed.offsets)
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["lookups", "queries"])
+def test_views_are_their_queries_over_closed_windows(spark, warehouse, monkeypatch, few):
+    """Random rows in a random order, through crashes, into views that were there before, and that come in between."""
+    if not few:
+        monkeypatch.setattr(keyed, "FEW_KEYS", 1)
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    db = headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "50ms"})
+    for name in ("e", "f"):
+        db.sql(f"CREATE TABLE {name} {TABLE}")
+    create(db, "tumbling")
+    create(db, "of_both")
+    kept: dict[str, list[tuple]] = {"e": [], "f": []}
+    seen: dict[str, Counter] = {}
+    late, latest, ids = {"e": 0, "f": 0}, {"e": None, "f": None}, iter(range(1_000_000))
+    for number in range(9):
+        name, now = chance.choice("eef"), 4 * number
+        rows = [
+            (next(ids), chance.choice([None, 0, 1, 2]), chance.choice([None, *[now - chance.randint(-5, 8)] * 6]))
+            for _ in range(chance.randint(1, 8))
+        ]
+        values = ", ".join(
+            f"({id}, {'NULL' if k is None else k}, {'NULL' if when is None else at(when)})" for id, k, when in rows
+        )
+        if chance.random() < 0.3:  # by executors
+            values = f"SELECT * FROM (VALUES {values}) AS r (a, b, c)"
+            monkeypatch.setattr("headrace.engine.writes.SMALL_PLAN_BYTES", -1)
+        else:
+            values = f"VALUES {values}"
+        db.sql(f"INSERT INTO {name} {values}")
+        before = latest[name]
+        on_time = [row for row in rows if before is None or row[2] is None or row[2] >= before - 2]
+        kept[name] += on_time
+        late[name] += len(rows) - len(on_time)
+        latest[name] = max(
+            [when for *_, when in on_time if when is not None] + ([] if before is None else [before]), default=None
+        )
+        if number == 3:
+            for view in ("hopping", "first_two", "in_order", "joined"):
+                create(db, view)
+        if chance.random() < 0.2:
+            db.engine.abandon()
+            db = headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "50ms"})
+        for view in VIEWS if number >= 3 else ("tumbling", "of_both"):
+            rows_now = stored(db.engine, view)
+            assert rows_now >= seen.get(view, Counter()), f"a row of {view} has changed, seed {seed}"
+            seen[view] = rows_now
+    for name in ("e", "f"):
+        assert sorted(id for id, *_ in stored(db.engine, name)) == [id for id, *_ in kept[name]]
+        assert watermarks(db)[name][1] == late[name]
+        if latest[name] is not None:
+            assert watermarks(db)[name][0] == START + datetime.timedelta(minutes=latest[name] - 2)
+    check(db, *VIEWS)
+    assert seen["of_both"] or seen["tumbling"]
+    db.close()
+
+
+def test_history_that_comes_by_key_closes_nothing_early(spark, warehouse):
+    """Of a view that is being filled, all that stands on it waits: the latest row is the first by its key."""
+    db = headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "50ms"})
+    db.sql(f"CREATE TABLE e {TABLE}")
+    db.sql(
+        f"INSERT INTO e SELECT g, g % 3, {at(0)} + (3000 - g) * INTERVAL '1 second' FROM generate_series(1, 3000) AS g"
+    )
+    db.sql("SET background_ddl = true")
+    create(db, "tumbling", "WITH (backfill_rate_limit = 500)")
+    db.sql(f"INSERT INTO e VALUES (-1, 1, {at(52)}), (-2, 1, {at(1)})")  # while it is being filled
+    db.engine.abandon()
+    db = headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "50ms"})
+    db.sql(f"INSERT INTO e VALUES (-3, 1, {at(53)})")
+    eventually(lambda: not db.sql("SHOW JOBS").rows())
+    check(db, "tumbling")
+    assert db.sql("SELECT sum(c) FROM tumbling").rows() == [(3000,)]  # 50 minutes of history, up to a watermark of 51
+    assert watermarks(db)["e"] == (START + datetime.timedelta(minutes=51), 1)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("CREATE TABLE t (id INT, at TIMESTAMP, WATERMARK FOR at AS at)", "not append-only"),
+        ("CREATE TABLE t (id INT, at TIMESTAMP, WATERMARK FOR at AS now()) APPEND ONLY", "its column, less"),
+        ("CREATE TABLE t (at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '1 month') APPEND ONLY", "its column"),
+        ("CREATE TABLE t (id INT, WATERMARK FOR id AS id) APPEND ONLY", "is of type"),
+        ("DELETE FROM e", "append-only"),
+        *(
+            (f"CREATE MATERIALIZED VIEW v AS {query} EMIT ON WINDOW CLOSE", "a watermark makes final")
+            for query in (
+                "SELECT k, count(*) FROM e GROUP BY k",
+                "SELECT at, sum(k) OVER (ORDER BY at) FROM e",
+                "SELECT at FROM e WHERE at < now()",
+                "SELECT e.at FROM e JOIN e AS x ON e.k = x.k",
+                "SELECT at FROM e ORDER BY at LIMIT 5",
+                "SELECT window_end, count(*) FROM SESSION(e, at, INTERVAL '1 minute', k) GROUP BY window_end",
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_final_is_refused(db, statement, said):
+    db.sql(f"CREATE TABLE e {TABLE}")
+    with pytest.raises((Unsupported, HeadraceError), match=said):
+        db.sql(statement)
+
+
+def test_events_of_a_source(spark, warehouse, tmp_path):
+    """History is not late, whatever its order; of what comes then, late events are left out for such views alone."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def events(name: str, *minutes: float) -> None:
+        lines = [f'{{"k": 1, "at": "{START + datetime.timedelta(minutes=each)}"}}\n' for each in minutes]
+        (folder / f".{name}").write_text("".join(lines))
+        (folder / f".{name}").rename(folder / f"{name}.json")
+
+    def opened():
+        return headrace.connect(warehouse, spark=spark, parameters={"barrier_interval": "50ms"})
+
+    def of(view: str) -> list[tuple]:
+        return db.sql(f"SELECT extract(minute FROM window_end)::int, c FROM {view} ORDER BY 1").rows()
+
+    events("a", 17, 3, 11, 1, 12)
+    db = opened()
+    db.sql(
+        "CREATE SOURCE e (k INT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '2 minutes') WITH (connector = 'file',"
+        f" path = '{folder}/*.json') FORMAT PLAIN ENCODE JSON"
+    )
+    query = "SELECT window_end, count(*) AS c FROM TUMBLE(e, at, INTERVAL '5 minutes') WHERE k = 1 GROUP BY window_end"
+    db.sql(f"CREATE MATERIALIZED VIEW closed AS {query} EMIT ON WINDOW CLOSE")
+    db.sql(f"CREATE MATERIALIZED VIEW open AS {query}")
+    eventually(lambda: of("closed") == [(5, 2), (15, 2)])
+    events("b", 14, 15, 16)  # the first of them is late
+    eventually(lambda: sum(count for _, count in of("open")) == 8)
+    eventually(lambda: watermarks(db) == {"closed": (START + datetime.timedelta(minutes=15), 1)})
+    db.engine.abandon()
+    db = opened()
+    events("c", 22, 2)
+    eventually(lambda: of("closed") == [(5, 2), (15, 2), (20, 3)])
+    events("d", 2, 26)
+    eventually(lambda: watermarks(db) == {"closed": (START + datetime.timedelta(minutes=24), 3)})
+    db.sql(f"CREATE MATERIALIZED VIEW again AS {query} EMIT ON WINDOW CLOSE")  # shares what is stored of the source
+    assert of("again") == of("closed") == [(5, 2), (15, 2), (20, 3)]
+    assert of("open") == [(5, 4), (15, 3), (20, 3), (25, 1), (30, 1)]
+    check(db, "closed", "again", "open")
+    db.close()

@@ -1,0 +1,91 @@
+"""Which columns of a query close with a watermark, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.catalog import MATERIALIZED_VIEW, SOURCE, TABLE, Catalog, Column, KeyColumn, Lateness, Relation
+from headrace.plan.closing import closings, emitting_on_close
+from headrace.plan.temporal import only_grows
+from headrace.sql.bind import bind_query
+from headrace.sql.dialect import parse_query
+from headrace.types import SqlType
+
+COLUMNS = tuple(Column(name=name, type=SqlType(kind)) for name, kind in
+                (("id", "bigint"), ("k", "integer"), ("at", "timestamp")))  # fmt: skip
+MINUTE = 60_000_000
+
+
+def relation(id: int, name: str, kind: str = TABLE, **more) -> Relation:
+    key = {"pk": (KeyColumn(name="id"),), "distribution": ("id",), "append_only": True}
+    return Relation(id=id, name=name, kind=kind, **({"columns": COLUMNS} | key | more))
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    late = Lateness(column="at", delay=0)
+    found = Catalog()
+    for each in (
+        relation(1, "t", lateness=late),
+        relation(2, "u", lateness=late),
+        relation(3, "plain", append_only=False),
+        relation(4, "s", SOURCE, lateness=late),
+        relation(5, "on_t", MATERIALIZED_VIEW, query='SELECT "t"."id", "t"."k", "t"."at" FROM "public"."t" AS "t"'),
+        relation(6, "on_s", MATERIALIZED_VIEW, query='SELECT "s"."id", "s"."k", "s"."at" FROM "public"."s" AS "s"'),
+    ):
+        depends = {"depends_on": (each.id - 4 if each.id == 5 else 4,)} if each.kind == MATERIALIZED_VIEW else {}
+        found = found.add(each.replace(**depends))
+    return found
+
+
+WINDOWS = "TUMBLE({}, at, INTERVAL '10 minutes')"
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("SELECT at, k FROM t", {"at": (1, {1})}),
+        ("SELECT at + INTERVAL '1 minute' AS later FROM t", {"later": (1 - MINUTE, {1})}),
+        ("SELECT date_trunc('hour', at) AS h FROM t", {"h": (60 * MINUTE, {1})}),
+        ("SELECT date_trunc('month', at) AS m FROM t", {}),
+        (f"SELECT window_start, window_end FROM {WINDOWS.format('t')} GROUP BY 1, 2",
+         {"window_start": (10 * MINUTE, {1}), "window_end": (0, {1})}),
+        (f"SELECT window_start, max(window_end) AS e FROM {WINDOWS.format('t')} GROUP BY 1",
+         {"window_start": (10 * MINUTE, {1})}),
+        ("SELECT window_start, window_end FROM HOP(t, at, INTERVAL '5 minutes', INTERVAL '12 minutes')",
+         {"window_start": (12 * MINUTE, {1}), "window_end": (0, {1})}),
+        ("SELECT at FROM t UNION ALL SELECT at FROM u", {"at": (1, {1, 2})}),
+        ("SELECT at FROM t EXCEPT SELECT at FROM plain", {}),
+        ("SELECT t.at, u.at AS a FROM t JOIN u ON t.at = u.at AND t.k = u.k", {"at": (1, {1, 2}), "a": (1, {1, 2})}),
+        ("SELECT t.at, u.at AS other FROM t LEFT JOIN u ON t.at = u.at", {"at": (1, {1, 2})}),
+        ("SELECT t.at FROM t JOIN plain ON t.k = plain.k", {}),
+        ("SELECT t.at FROM t JOIN plain FOR SYSTEM_TIME AS OF PROCTIME() AS p ON t.k = p.k", {"at": (1, {1})}),
+        ("SELECT at, k, rank() OVER (PARTITION BY at ORDER BY k) AS r FROM t", {"at": (1, {1})}),
+        ("SELECT at, k, rank() OVER (PARTITION BY k ORDER BY at) AS r FROM t", {}),
+        ("SELECT DISTINCT at FROM t", {"at": (1, {1})}),
+        ("SELECT DISTINCT ON (k) k, at FROM t ORDER BY k", {}),
+        ("SELECT at, count(*) FROM t GROUP BY ROLLUP (at)", {}),
+        ("SELECT at FROM t WHERE k > (SELECT count(*) FROM u)", {}),
+        ("SELECT at FROM t WHERE at > now()", {}),
+        ("SELECT max(at) AS at FROM t", {}),
+        ("WITH x (a) AS (SELECT at FROM t) SELECT a FROM x", {"a": (1, {1})}),
+        ("SELECT at FROM on_t", {"at": (1, {1})}),
+        ("SELECT at FROM s", {"at": (1, {4})}),
+        ("SELECT at FROM on_s", {}),
+    ],
+)  # fmt: skip
+def test_columns_that_close(catalog, query, wanted):
+    found = closings(bind_query(parse_query(query), catalog).expression, catalog)
+    assert {name: (each.after, set(each.watermarks)) for name, each in found.items()} == wanted
+
+
+def test_all_watermarks_must_have_passed(catalog):
+    query = "SELECT at, count(*) AS c FROM (SELECT at FROM t UNION ALL SELECT at FROM u) AS q GROUP BY at ORDER BY at"
+    found = bind_query(emitting_on_close(bind_query(parse_query(query), catalog), catalog), catalog)
+    assert found.output == ("at", "c")
+    assert all(f"_hr_watermark({id})" in found.text() for id in (1, 2))
+
+
+def test_what_only_grows(catalog):
+    growing = {each.name for each in catalog if only_grows(each, catalog)}
+    assert growing == {"t", "u", "s", "on_t", "on_s"}
