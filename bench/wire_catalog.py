@@ -78,7 +78,8 @@ def main() -> None:
     report(
         "wire_catalog",
         f"SQLAlchemy reflected {3 * TABLES} relations in {reflected['interpreter']:.2f} s "
-        f"({first['interpreter']:.2f} s the first time), by Spark in {reflected['spark']:.1f} s ({first['spark']:.1f} s); psql's \\d took "
+        f"({first['interpreter']:.2f} s the first time), by Spark in {reflected['spark']:.1f} s "
+        f"({first['spark']:.1f} s); psql's \\d took "
         f"{described['interpreter'] * 1000:.0f} ms, by Spark {described['spark'] * 1000:.0f} ms: ratios "
         f"{reflected['spark'] / reflected['interpreter']:.0f} and {described['spark'] / described['interpreter']:.0f}",
         ratio=round(reflected["interpreter"] / reflected["spark"], 3), first_s=first, reflected_s=reflected,

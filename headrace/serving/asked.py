@@ -24,6 +24,8 @@ class Asked:
     state: Manifest
     tables: dict[int, pa.Table]
     """The rows of the system's relations that it reads, by their number in the state's catalog"""
+    about_system: bool
+    """Whether it speaks of the system at all. What does not is Spark's, in a SELECT as in a view."""
 
     @property
     def given(self) -> bool:
@@ -32,7 +34,7 @@ class Asked:
 
     def result(self, later: Callable[[], DataFrame]) -> Result | None:
         """The answer, if it can be known without Spark; ``later`` makes the frame for who wants that."""
-        if not self.given:
+        if not self.about_system or not self.given:
             return None
         catalog = self.state.catalog
         rows = evaluate(self.bound, {catalog.relations[id].name: table for id, table in self.tables.items()})

@@ -203,12 +203,11 @@ class Session:
             return None
         else:
             return []
-        system = resolve(query, self._context(self._engine.snapshot(self._variable("query_epoch"))))
-        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
+        bound = self._asked(ast.Select(sql=statement.sql, query=query)).bound
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
     def _asked(self, statement: ast.Select) -> Asked:
-        """The query, bound, as of the epoch that it, or the session, asks for."""
+        """As of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
         system = resolve(statement.query, self._context(state))
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
@@ -217,7 +216,8 @@ class Session:
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         elif system.tables:
             state = dataclasses.replace(state, catalog=system.catalog)
-        return Asked(bound=bound, state=state, tables=system.tables)
+        about_system = system.query is not statement.query
+        return Asked(bound=bound, state=state, tables=system.tables, about_system=about_system)
 
     def _frame(self, asked: Asked, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
         return query_frame(

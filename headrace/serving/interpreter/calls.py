@@ -16,7 +16,7 @@ from headrace.sql.sets import is_set_returning
 from headrace.sql.typed import BOOLEAN, TEXT, is_integer, is_text
 from headrace.types import SqlType
 
-MOST_ROWS = 1_000
+MOST_ROWS = 100
 """That a function may return here."""
 _ORDERED = ("smallint", "integer", "bigint", "varchar")
 

@@ -40,7 +40,8 @@ def evaluate(bound: BoundQuery, tables: Mapping[str, pa.Table]) -> pa.Table | No
     try:
         rows = Compiler(Scope(None), Held(tables)).subquery(bound.expression).rows(None)
         arrays = [pa.array([row[at] for row in rows], kind.arrow) for at, kind in enumerate(kinds)]
-    except (Elsewhere, HeadraceError, pa.ArrowException):
+    except (Elsewhere, HeadraceError, pa.ArrowException, TypeError, RecursionError):
+        # The last three are values of a kind, or queries of a depth, that nobody has thought of.
         return None
     return pa.Table.from_arrays(arrays, names=list(bound.output))
 
