@@ -33,9 +33,9 @@ s <> 'é"x' AND upper(s) = 'ABC' | length(s) | quote_ident(s) | btrim(s, 'ac') |
 replace(s, 'b', 'zz') | substring(s, 2) | substring(s, 1, 2) | left(s, 1) | strpos(s, 'b') | position('c' in s)
 starts_with(s, 'A') | quote_ident('select') | quote_ident('a$1') | NULL | 'text' | 5 | true
 (SELECT max(x) FROM unnest(a) u (x)) | EXISTS (SELECT 1 FROM unnest(w) u (x) WHERE x = 'x')
-ARRAY(SELECT i + 0 WHERE b AND i < 9) | i IN (SELECT unnest(ARRAY[1, 3])) | i NOT IN (SELECT unnest(ARRAY[1, NULL]))
-i IN (SELECT 1 WHERE false) | (SELECT count(*) FROM unnest(a) u (x) WHERE x > t.i)
-(SELECT string_agg(x, '+') FROM unnest(w) u (x))
+ARRAY(SELECT x FROM unnest(a) u (x) WHERE x > 1) | i IN (SELECT unnest(ARRAY[1, 3]))
+i NOT IN (SELECT unnest(ARRAY[1, NULL])) | i IN (SELECT 1 WHERE false)
+(SELECT count(*) FROM unnest(a) u (x) WHERE x > t.i) | (SELECT string_agg(x, '+') FROM unnest(w) u (x))
 """
 EACH = [each.strip() for line in EXPRESSIONS.strip().splitlines() for each in line.split(" | ")]
 
