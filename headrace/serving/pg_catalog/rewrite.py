@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, Relation
-from headrace.errors import HeadraceError, Unsupported
+from headrace.errors import UndefinedFunction, Unsupported
 from headrace.serving.pg_catalog import functions
 from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.drivers import without_recursion
@@ -27,10 +27,6 @@ _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
     "<=": exp.LTE, ">=": exp.GTE, "+": exp.Add, "-": exp.Sub, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe,
 }  # fmt: skip
-
-
-class UndefinedFunction(HeadraceError):
-    sqlstate = "42883"
 
 
 @dataclass(frozen=True, kw_only=True)
