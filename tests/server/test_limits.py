@@ -57,6 +57,20 @@ def test_garbage(server, connect):
     assert connect().execute("SELECT 1").fetchone() == (1,)
 
 
+def test_text_that_is_not_utf8_is_an_error_and_no_more(server):
+    """A terminal may be set to Latin-1: its session stays."""
+    parse = b"\0SELECT '\xff'\0\0\0"
+    with raw(server) as sock:
+        sock.sendall(STARTUP)
+        read_until_ready(sock)
+        sock.sendall(b"Q" + struct.pack("!i", 15) + b"SELECT '\xe9'\0")
+        assert b"C22021\0" in read_until_ready(sock)
+        sock.sendall(b"P" + struct.pack("!i", len(parse) + 4) + parse + b"S\0\0\0\4")
+        assert b"C22021\0" in read_until_ready(sock)
+        sock.sendall(b"Q" + struct.pack("!i", 13) + b"SELECT 8\0")
+        assert b"\0\0\0\x018C" in read_until_ready(sock)
+
+
 def test_a_message_that_is_too_long(server):
     with raw(server) as sock:
         sock.sendall(STARTUP + b"Q" + struct.pack("!i", 2**31 - 1))

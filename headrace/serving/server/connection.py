@@ -162,6 +162,11 @@ class Connection:
                 self._skipping = False
                 self._guarded(partial(self._simple, message.text))
                 self._ready()
+            elif isinstance(message, reader.BadText) and message.simple:
+                self._settle()
+                self._skipping = False
+                self._guarded(partial(_refuse, message.problem()))
+                self._ready()
             elif isinstance(message, (reader.CopyData, reader.CopyDone, reader.CopyFail)):
                 pass  # what is left of a COPY that failed
             elif not self._skipping:
@@ -298,6 +303,8 @@ class Connection:
     # --- the extended protocol -----------------------------------------------------------------------------------
 
     def _extended(self, message: object) -> None:
+        if isinstance(message, reader.BadText):
+            raise message.problem()
         if isinstance(message, reader.Parse):
             self._prepared.parse(message, self._engine.committed.catalog)
             self._group.send(writer.PARSE_COMPLETE)
@@ -420,3 +427,7 @@ class Connection:
             (query,) = parse(query_text(statement))
         result = self._session.perform(query)
         return copy_out(self._channel, result, statement, self._session.refuse_if_cancelled)
+
+
+def _refuse(error: HeadraceError) -> None:
+    raise error
