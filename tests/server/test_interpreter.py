@@ -36,6 +36,7 @@ starts_with(s, 'A') | quote_ident('select') | quote_ident('a$1') | NULL | 'text'
 ARRAY(SELECT x FROM unnest(a) u (x) WHERE x > 1) | i IN (SELECT unnest(ARRAY[1, 3]))
 i NOT IN (SELECT unnest(ARRAY[1, NULL])) | i IN (SELECT 1 WHERE false)
 (SELECT count(*) FROM unnest(a) u (x) WHERE x > t.i) | (SELECT string_agg(x, '+') FROM unnest(w) u (x))
+w || ARRAY['z'] | ARRAY[0] || a | array_remove(w, 'x')
 """
 EACH = [each.strip() for line in EXPRESSIONS.strip().splitlines() for each in line.split(" | ")]
 

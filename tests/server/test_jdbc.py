@@ -30,6 +30,7 @@ def row(id: int, name: str) -> str:
     )
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_jdbc(server, driver, table):
     url = f"jdbc:postgresql://127.0.0.1:{server.port}/dev?user=root"
     # The driver says where it is when it connects, and few machines are in UTC.

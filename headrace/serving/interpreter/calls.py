@@ -275,6 +275,7 @@ _FUNCTIONS: dict[str, dict[int, tuple[str, Callable[..., Any]]]] = {
     "array_upper": {2: ("ai", _first_dimension(lambda size: size))},
     "array_lower": {2: ("ai", _first_dimension(lambda size: 1))},
     "cardinality": {1: ("a", len)},
+    "array_remove": {2: ("at", lambda array, element: [each for each in array if each != element])},
     "substring": {2: ("ti", _substring), 3: ("tii", _substring)},
     "substr": {2: ("ti", _substring), 3: ("tii", _substring)},
     "left": {2: ("ti", _left)},

@@ -82,8 +82,9 @@ class From:
         compiler, scope = self._compiler, self._compiler.scope
         if isinstance(node, (exp.Table, exp.Subquery)) and node.args.get("joins"):
             return self._nested(node, node)
-        if isinstance(node, exp.Subquery) and (isinstance(node.this, exp.Table) or node.this.args.get("joins")):
-            return self._nested(node.this, node.this)
+        inner = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(inner, exp.Table) or (isinstance(inner, exp.Subquery) and inner.args.get("joins")):
+            return self._nested(inner, inner)
         if isinstance(node, exp.Lateral) and isinstance(node.this, (exp.Subquery, exp.Query)):
             query = compiler.subquery(node.this.this if isinstance(node.this, exp.Subquery) else node.this)
             scope.add(node.alias, renamed(node, query.names))

@@ -176,6 +176,9 @@ class Values(Calls):
         return evaluate
 
     def _concatenate(self, node: exp.DPipe) -> Evaluate:
+        kinds = [self.kind(each) for each in (node.this, node.expression)]
+        if all(kind is not None and kind.name == "array" for kind in kinds):
+            return self._concatenate_arrays(node)
         parts = []
         for each in (node.this, node.expression):
             kind = self.kind(each)
@@ -190,6 +193,16 @@ class Values(Calls):
         def evaluate(row: Row) -> str | None:
             a, b = left(row), right(row)
             return None if a is None or b is None else a + b
+
+        return evaluate
+
+    def _concatenate_arrays(self, node: exp.DPipe) -> Evaluate:
+        """An array that is NULL is left out."""
+        _, (left, right) = self.alike([node.this, node.expression])
+
+        def evaluate(row: Row) -> list | None:
+            a, b = left(row), right(row)
+            return b if a is None else (a if b is None else a + b)
 
         return evaluate
 
