@@ -59,7 +59,18 @@ def test_what_no_row_gets_to_is_not_evaluated():
 
 
 def test_too_much_work_is_given_up():
-    started = time.monotonic()
+    started = time.process_time()
     assert ask("SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d") is None
-    assert time.monotonic() - started < 5 and STEPS < 10**6
-    assert ask("SELECT count(*) FROM pg_class a, pg_class b").to_pylist() == [{"count": 108 * 108}]
+    assert time.process_time() - started < 5 and STEPS < 10**6
+    assert ask("SELECT count(*) > 10000 AS many FROM pg_class a, pg_class b").to_pylist() == [{"many": True}]
+
+
+def test_functions_that_look_something_up():
+    (row,) = ask(
+        """SELECT format_type(1700, NULL) AS plain, format_type(NULL, -1) AS none, format_type(5, -1) AS odd,
+        col_description(CAST(format('%I.%I', 'public', c.relname) AS regclass)::oid, 2) AS comment
+        FROM pg_class c WHERE c.relname = 'orders' AND c.relpersistence = 'p'"""
+    ).to_pylist()
+    assert row == {"plain": "numeric", "none": None, "odd": "???", "comment": "in euros"}
+    found = ask("SELECT relname, n_live_tup FROM pg_stat_user_tables ORDER BY relname").to_pylist()
+    assert {"relname": "sums", "n_live_tup": 0} in found

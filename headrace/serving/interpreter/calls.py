@@ -12,6 +12,7 @@ from sqlglot import exp
 from headrace.serving.interpreter.scope import Elsewhere, Evaluate, Row, hashable
 from headrace.sql.aggregates import is_aggregate
 from headrace.sql.dialect import RESERVED
+from headrace.sql.format import Piece, pieces
 from headrace.sql.sets import is_set_returning
 from headrace.sql.typed import BOOLEAN, TEXT, is_integer, is_text
 from headrace.types import SqlType
@@ -64,7 +65,22 @@ class Calls:
         if call.this == "_array_or_empty":
             value = self.value(call.expressions[0])
             return lambda row: [] if (found := value(row)) is None else found
-        return self._plain(call)
+        return self._format(call) if call.this == "format" else self._plain(call)
+
+    def _format(self, node: exp.Anonymous) -> Evaluate:
+        """format() of texts, with %s and %I."""
+        template, arguments = node.expressions[0], node.expressions[1:]
+        known = isinstance(template, exp.Literal) and all(_takes("t", self.kind(each)) for each in arguments)
+        parts = pieces(template.this) if known else []
+        if not parts or any(isinstance(each, Piece) and (each.kind == "L" or each.width) for each in parts):
+            return elsewhere("format()")
+        values = [self.converted(each, TEXT) for each in arguments]
+
+        def evaluate(row: Row) -> str:
+            texts = [value(row) for value in values]
+            return "".join(each if isinstance(each, str) else _formatted(each, texts[each.argument]) for each in parts)
+
+        return evaluate
 
     def _plain(self, node: exp.Anonymous) -> Evaluate:
         """A function that is NULL where an argument is."""
@@ -219,6 +235,14 @@ def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
 def _quote_ident(name: str) -> str:
     plain = re.fullmatch("[a-z_][a-z0-9_$]*", name) is not None and name not in RESERVED
     return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _formatted(piece: Piece, text: str | None) -> str:
+    if piece.kind == "s":
+        return text or ""
+    if text is None or text in RESERVED or "$" in text:
+        raise Elsewhere("format()")
+    return _quote_ident(text)
 
 
 def _split_part(text: str, separator: str, at: int) -> str:
