@@ -92,6 +92,12 @@ class TypeMismatch(HeadraceError):
     sqlstate = "42804"
 
 
+class UndefinedFunction(TypeMismatch):
+    """No function or operator of that name takes these types."""
+
+    sqlstate = "42883"
+
+
 class GroupingError(HeadraceError):
     sqlstate = "42803"
 

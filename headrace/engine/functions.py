@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.engine.spark import translate_error
-from headrace.errors import HeadraceError, TypeMismatch, Unsupported
+from headrace.errors import HeadraceError, UndefinedFunction, Unsupported
 from headrace.sql.oracle import AGGREGATE, GENERATOR, SCALAR, Argument, Found
 from headrace.types import SqlType, from_spark_json
 
@@ -118,4 +118,4 @@ def _simple(spark: SparkSession, ddl: str) -> str:
 def _wrong_arguments(name: str, arguments: Sequence[Argument], error: AnalysisException) -> HeadraceError:
     kinds = ", ".join("unknown" if each.type is None else str(each.type) for each in arguments)
     said = translate_error(error, f"the function {name}()").message.partition(" Please, refer to")[0]
-    return TypeMismatch(f"function {name}({kinds}) does not exist", hint=f"Spark has one, but says: {said}")
+    return UndefinedFunction(f"function {name}({kinds}) does not exist", hint=f"Spark has one, but says: {said}")

@@ -265,6 +265,9 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
         return NotNullViolation(message) if message.startswith("null value in column") else DataError(message)
     if top == "CAST_INVALID_INPUT" and (bad_input := _invalid_input(message)) is not None:
         return bad_input
+    if top == "CAST_OVERFLOW" and (target := re.search(r'cast to "([A-Z_]+)', message)) is not None:
+        kind = _TYPE_NAMES.get(target[1], "numeric" if target[1] == "DECIMAL" else target[1].lower())
+        return DataError(f"{kind} out of range", sqlstate="22003")
     if top in _DATA_MESSAGES:
         text, code = _DATA_MESSAGES[top]
         return DataError(text, sqlstate=code)

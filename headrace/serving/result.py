@@ -6,7 +6,7 @@ Rows of a SELECT stay in Spark until they are asked for; they are of the epoch t
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +34,9 @@ class Result:
         spark: SparkSession | None = None,
         streams: Streams | None = None,
         given: bool = False,
+        later: Callable[[], DataFrame] | None = None,
     ):
+        """``later``: makes the frame of a query that was answered without one."""
         self._tag = tag
         self.notice: str | None = None
         self.columns = list(columns)
@@ -45,6 +47,7 @@ class Result:
         self._spark = spark
         self._streams = streams
         self._given = given
+        self._later = later
 
     @staticmethod
     def of_frame(
@@ -110,6 +113,8 @@ class Result:
         return self.arrow().to_pandas()
 
     def spark(self) -> DataFrame:
+        if self._frame is None and self._later is not None:
+            self._frame = self._later()
         if self._frame is not None:
             return self._frame
         if self._spark is None or not self.columns:

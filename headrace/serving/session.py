@@ -34,6 +34,7 @@ from headrace.errors import (
     QueryCancelled,
     Unsupported,
 )
+from headrace.serving.asked import Asked
 from headrace.serving.pg_catalog.relations import Context
 from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
@@ -180,8 +181,11 @@ class Session:
 
     @run.register
     def _select(self, statement: ast.Select) -> Result:
-        frame, types, given = self._query(statement)
-        return Result.of_frame(frame, types, streams=self._engine.streams, given=given)
+        asked = self._asked(statement)
+        if (known := asked.result(later=lambda: self._frame(asked)[0])) is not None:
+            return known
+        frame, types = self._frame(asked)
+        return Result.of_frame(frame, types, streams=self._engine.streams, given=asked.given)
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""
@@ -199,12 +203,11 @@ class Session:
             return None
         else:
             return []
-        system = resolve(query, self._context(self._engine.snapshot(self._variable("query_epoch"))))
-        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
+        bound = self._asked(ast.Select(sql=statement.sql, query=query)).bound
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
-    def _query(self, statement: ast.Select, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType], bool]:
-        """The query as of the epoch that it, or the session, asks for; and whether it reads nothing that is stored."""
+    def _asked(self, statement: ast.Select) -> Asked:
+        """As of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
         system = resolve(statement.query, self._context(state))
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
@@ -213,11 +216,14 @@ class Session:
             bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
         elif system.tables:
             state = dataclasses.replace(state, catalog=system.catalog)
-        frame, types = query_frame(
-            self._engine, state, bound, use_indexes=self._use_indexes, notes=notes, given=system.tables,
+        about_system = system.query is not statement.query
+        return Asked(bound=bound, state=state, tables=system.tables, about_system=about_system)
+
+    def _frame(self, asked: Asked, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
+        return query_frame(
+            self._engine, asked.state, asked.bound, use_indexes=self._use_indexes, notes=notes, given=asked.tables,
             may_be_cancelled=True,
         )  # fmt: skip
-        return frame, types, all(id in system.tables for id in bound.relations)
 
     def _context(self, state: Manifest) -> Context:
         """What queries that speak of the system are answered from."""
@@ -242,7 +248,7 @@ class Session:
                 text = self._definitions.explain(inner, state, self._all_variables())
         elif isinstance(inner, ast.Select):
             notes: list[str] = []
-            frame, _, _ = self._query(inner, notes)
+            frame, _ = self._frame(self._asked(inner), notes)
             with spark_errors("EXPLAIN"):
                 mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
                 text = "\n".join([*notes, frame._jdf.queryExecution().explainString(mode)])

@@ -10,7 +10,7 @@ import re
 import zoneinfo
 from functools import cache
 
-from headrace.errors import InvalidParameterValue, TypeMismatch, Unsupported
+from headrace.errors import InvalidParameterValue, TypeMismatch, UndefinedFunction, Unsupported
 from headrace.sql import spans
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
@@ -103,7 +103,7 @@ def _field(name: str, args: list[Typed]) -> Typed:
     field = _ALIASES.get(field, field)
     value = cast(args[1], TIMESTAMPTZ) if args[1].type is None else args[1]
     if not is_moment(value.type) and value.type != INTERVAL:
-        raise TypeMismatch(f"function {name}(unknown, {describe(value.type)}) does not exist")
+        raise UndefinedFunction(f"function {name}(unknown, {describe(value.type)}) does not exist")
     if field == "epoch":
         return _epoch(value)
     if field not in _FIELDS:
@@ -168,7 +168,7 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
         raise Unsupported(f"date_trunc('{field}', …) of {describe(value.type)} is not supported")
     if len(args) == 3:
         if value.type != TIMESTAMPTZ:
-            raise TypeMismatch(f"function date_trunc(unknown, {value.type}, unknown) does not exist")
+            raise UndefinedFunction(f"function date_trunc(unknown, {value.type}, unknown) does not exist")
         return at_time_zone(date_trunc(name, [args[0], at_time_zone(value, args[2])]), args[2])
     if field in _LONG:
         years, first = _LONG[field]
@@ -244,7 +244,7 @@ def age(name: str, args: list[Typed]) -> Typed:
     if len(args) == 1:
         args = [Typed("current_date()", DATE), *args]
     if not all(is_moment(arg.type) or arg.type is None for arg in args):
-        raise TypeMismatch(f"function age({', '.join(describe(arg.type) for arg in args)}) does not exist")
+        raise UndefinedFunction(f"function age({', '.join(describe(arg.type) for arg in args)}) does not exist")
     left, right = (cast(arg, TIMESTAMPTZ).sql for arg in args)
 
     def clock(moment: str) -> str:
@@ -267,7 +267,7 @@ def age(name: str, args: list[Typed]) -> Typed:
 def justify(name: str, args: list[Typed]) -> Typed:
     """30 days become a month. 24 hours are a day anyway: an interval is microseconds."""
     if len(args) != 1 or (args[0].type is not None and args[0].type != INTERVAL):
-        raise TypeMismatch(f"function {name}({', '.join(describe(arg.type) for arg in args)}) does not exist")
+        raise UndefinedFunction(f"function {name}({', '.join(describe(arg.type) for arg in args)}) does not exist")
     value = cast(args[0], INTERVAL, months=True)
     if name == "justify_hours":
         return value

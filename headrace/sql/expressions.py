@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, TypeMismatch
+from headrace.errors import HeadraceError, TypeMismatch, UndefinedFunction
 from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, spans, texts
 from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
@@ -132,7 +132,7 @@ class Expressions(Calls):
     def _bitwise_not(self, node: exp.BitwiseNot) -> Typed:
         value = self.value(node.this)
         if not is_integer(value.type):
-            raise TypeMismatch(f"operator does not exist: ~ {describe(value.type)}")
+            raise UndefinedFunction(f"operator does not exist: ~ {describe(value.type)}")
         return Typed(f"(~ {value.sql})", value.type)
 
     def _concatenate(self, node: exp.DPipe) -> Typed:

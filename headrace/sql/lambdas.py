@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headrace.errors import TypeMismatch
+from headrace.errors import TypeMismatch, UndefinedFunction
 from headrace.sql.aggregates import is_aggregate, is_window_function
 from headrace.sql.casts import cast
 from headrace.sql.operators import as_boolean
@@ -117,7 +117,7 @@ _SHAPES = {
 
 def _no_function(node: exp.Anonymous, args: list[exp.Expression], kinds: list[SqlType | None]) -> TypeMismatch:
     shown = ["lambda" if isinstance(arg, exp.Lambda) else describe(kind) for arg, kind in zip(args, kinds, strict=True)]
-    return TypeMismatch(f"function {node.this}({', '.join(shown)}) does not exist", position=position_of(node))
+    return UndefinedFunction(f"function {node.this}({', '.join(shown)}) does not exist", position=position_of(node))
 
 
 def _check_body(body: exp.Expression) -> None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from headrace.errors import TypeMismatch, Unsupported
+from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
 from headrace.sql import spans
 from headrace.sql.casts import cast
 from headrace.sql.intervals import spark_interval
@@ -36,7 +36,7 @@ from headrace.types import SqlType, array_of
 
 
 def no_operator(symbol: str, left: SqlType | None, right: SqlType | None, position: int | None = None) -> TypeMismatch:
-    return TypeMismatch(
+    return UndefinedFunction(
         f"operator does not exist: {describe(left)} {symbol} {describe(right)}",
         hint="No operator matches the given types. You might need to add explicit type casts.",
         position=position,
@@ -162,7 +162,7 @@ def negate(value: Typed) -> Typed:
     if value.type is None:
         value = cast(value, DOUBLE)
     if not is_number(value.type) and value.type != INTERVAL:
-        raise TypeMismatch(f"operator does not exist: - {describe(value.type)}")
+        raise UndefinedFunction(f"operator does not exist: - {describe(value.type)}")
     return Typed(f"(- {value.sql})", value.type, months=spans.negated(value.months))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.errors import TypeMismatch
+from headrace.errors import TypeMismatch, UndefinedFunction
 from headrace.sql.casts import cast, error_if
 from headrace.sql.typed import Typed, converts_implicitly, describe
 from headrace.types import SqlType
@@ -36,7 +36,7 @@ def call_by_signature(name: str, args: list[Typed]) -> Typed:
 
 
 def no_function(name: str, args: Sequence[Typed]) -> TypeMismatch:
-    return TypeMismatch(
+    return UndefinedFunction(
         f"function {name}({', '.join(describe(arg.type) for arg in args)}) does not exist",
         hint="No function matches the given name and argument types. You might need to add explicit type casts.",
     )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from headrace.serving.interpreter.queries import evaluate
+
 _numbers = itertools.count(1)
 
 
@@ -42,6 +44,22 @@ def wait_for_busy(server) -> Callable[[], None]:
             time.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture
+def spark_is_not_asked(monkeypatch) -> Iterator[None]:
+    """Whatever a client asks about the system meanwhile is answered by the interpreter."""
+    left: list[str] = []
+
+    def watched(bound, tables):
+        rows = evaluate(bound, tables)
+        if rows is None:
+            left.append(bound.text())
+        return rows
+
+    monkeypatch.setattr("headrace.serving.asked.evaluate", watched)
+    yield
+    assert left == []
 
 
 @pytest.fixture(scope="session")

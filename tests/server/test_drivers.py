@@ -44,6 +44,7 @@ def test_asyncpg(server, table):
     asyncio.run(talk())
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_asyncpg_with_arrays(server, table):
     asyncpg = pytest.importorskip("asyncpg")
 
@@ -68,6 +69,7 @@ def test_asyncpg_with_arrays(server, table):
     asyncio.run(talk())
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_sqlalchemy_reflects(server, table):
     sqlalchemy = pytest.importorskip("sqlalchemy")
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{server.port}/dev")
@@ -87,6 +89,9 @@ def test_sqlalchemy_reflects(server, table):
     assert columns["at"]["type"].timezone and columns["n"]["default"] == "'x'"
     assert inspector.get_pk_constraint(table)["constrained_columns"] == ["at", "id"]
     assert [index["column_names"] for index in inspector.get_indexes(table)] == [["n"]]
+    everything = sqlalchemy.MetaData()
+    everything.reflect(engine, views=True)
+    assert {table, f"{table}_v"} & {*everything.tables} and len(everything.tables[table].indexes) == 1
     reflected = sqlalchemy.Table(table, sqlalchemy.MetaData(), autoload_with=engine)
     with engine.begin() as connection:
         connection.execute(reflected.insert(), [{"id": 1, "at": "2026-01-01T00:00:00Z", "n": "a"}])

@@ -30,9 +30,11 @@ def row(id: int, name: str) -> str:
     )
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_jdbc(server, driver, table):
     url = f"jdbc:postgresql://127.0.0.1:{server.port}/dev?user=root"
-    command = ["java", "-cp", str(driver), str(PROGRAM), url, table]
+    # The driver says where it is when it connects, and few machines are in UTC.
+    command = ["java", "-Duser.timezone=Europe/Berlin", "-cp", str(driver), str(PROGRAM), url, table]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     facts = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr

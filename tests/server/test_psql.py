@@ -49,6 +49,7 @@ def test_several_statements_and_an_error_between(psql, shop):
         (r"\dt+ orders", ["what was sold"]),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_what_there_is(psql, shop, command, words):
     done = psql(command, rows_only=False)
     assert done.stderr == "" and done.returncode == 0
@@ -56,6 +57,7 @@ def test_what_there_is(psql, shop, command, words):
         assert word in done.stdout
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_everything_that_psql_can_describe(psql, shop):
     """What there is not is an empty list, and no error."""
     words = """l+ db+ dc+ dC dd ddp dD+ des+ deu+ dew+ dF dFd dFp dFt dl dL+ do+ dO+ dp drds dRp dRs+ dT+ dP+ dX dy dAc+

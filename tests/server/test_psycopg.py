@@ -149,6 +149,25 @@ def test_a_pipeline_of_inserts_is_one_commit(database, connect, table):
     assert connection.execute(f"SELECT id FROM {table} WHERE id > 3000 ORDER BY id").fetchall() == [(3001,), (3002,)]
 
 
+def test_sessions_have_variables_of_their_own(connect):
+    one, other = connect(options="-c backfill_rate_limit=7"), connect()
+    other.execute("SET background_ddl = true")
+    for connection, values in ((one, ("false", "7")), (other, ("true", "default"))):
+        assert connection.execute("SHOW background_ddl").fetchone() == values[:1]
+        assert connection.execute("SELECT current_setting('backfill_rate_limit')").fetchone() == values[1:]
+
+
+def test_a_client_that_is_in_another_time_zone(connect):
+    """It may come in, and is told that it gets UTC; a statement that asks for another zone is refused."""
+    connection = connect(options="-c timezone=Europe/Berlin")
+    assert connection.info.parameter_status("TimeZone") == "UTC"
+    assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        connection.execute("SET timezone = 'Europe/Berlin'")
+    with pytest.raises(psycopg.OperationalError, match="datestyle"):
+        connect(options="-c datestyle=German")
+
+
 def test_errors_say_where(connect):
     with pytest.raises(psycopg.errors.SyntaxError) as caught:
         connect().execute("SELECT * FORM t")

@@ -8,13 +8,16 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.serving.status import read_status
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +45,29 @@ class Service:
         return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10).read().decode()
 
 
+def written_until(service: Service, end: Callable[[], None], *, first: int) -> list[int]:
+    """Rows that four clients were told are written, before the server ended in the middle of it."""
+    acknowledged: list[int] = []
+
+    def write(first: int) -> None:
+        try:
+            with service.connect() as connection:
+                for id in range(first, first + 1000):
+                    connection.execute("INSERT INTO t VALUES (%s, 1)", (id,))
+                    acknowledged.append(id)
+        except psycopg.Error:
+            pass  # the server is gone
+
+    writers = [threading.Thread(target=write, args=(first + number * 1000,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    eventually(lambda: len(acknowledged) >= 20)
+    end()
+    for writer in writers:
+        writer.join()
+    return acknowledged
+
+
 def test_a_life(tmp_path):
     warehouse = tmp_path / "warehouse"
     service = Service(warehouse)
@@ -59,39 +85,20 @@ def test_a_life(tmp_path):
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
 
-    acknowledged: list[int] = []
-
-    def write(first: int) -> None:
-        try:
-            with service.connect() as connection:
-                for id in range(first, first + 1000):
-                    connection.execute("INSERT INTO t VALUES (%s, 1)", (id,))
-                    acknowledged.append(id)
-        except psycopg.Error:
-            pass  # the server was killed
-
-    writers = [threading.Thread(target=write, args=(number * 1000,)) for number in range(4)]
-    for writer in writers:
-        writer.start()
-    deadline = time.monotonic() + 60
-    while len(acknowledged) < 20 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(service.process.pid, signal.SIGKILL)
-    for writer in writers:
-        writer.join()
-    assert len(acknowledged) >= 20
-
+    acknowledged = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGKILL), first=0)
     service = Service(warehouse)
     with service.connect() as connection:
         table = {id for (id,) in connection.execute("SELECT id FROM t")}
         assert table.issuperset(acknowledged)
         assert {id for (id,) in connection.execute("SELECT id FROM v")} == table
     idle = service.connect()
-    service.process.send_signal(signal.SIGTERM)
+    later = written_until(service, lambda: service.process.send_signal(signal.SIGTERM), first=10_000)
     assert service.process.wait(timeout=60) == 0
     with pytest.raises(psycopg.OperationalError, match="terminating connection"):
         idle.execute("SELECT 1")
     assert '"message": "stopped: all that was asked for is committed"' in service.process.stderr.read()
+    rows = {relation["name"]: relation["rows"] for relation in read_status(str(warehouse))["relations"]}
+    assert rows["t"] == rows["v"] >= len(table) + len(later), "what was acknowledged before the end is there"
 
 
 def test_when_spark_dies_the_service_ends(tmp_path):

@@ -33,6 +33,7 @@ def read_until(terminal: int, wanted: bytes, seconds: float) -> bytes:
     return seen
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_psql_completes_names(server, orders):
     if shutil.which("psql") is None:
         pytest.skip("psql is not installed")
@@ -75,6 +76,7 @@ LIST = """select 'dev' as database, tablename as name, schemaname as schema, 'ta
   schemaname as schema, 'materialized_view' as type from pg_matviews where schemaname ilike 'public'"""
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_dbt_replaces_a_model(connect, orders):
     """A view, a table and a materialized view, made beside the old ones and then renamed."""
     connection = connect(autocommit=False)
@@ -117,6 +119,7 @@ def _has(connection, name: str) -> bool:
 # --- Grafana ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_grafana_draws_a_series(connect, orders):
     connection = connect()
     assert connection.execute("SELECT current_setting('server_version_num')::int/100 as version").fetchone() == (1300,)
@@ -147,6 +150,7 @@ def test_grafana_draws_a_series(connect, orders):
 # --- DBeaver ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("spark_is_not_asked")
 def test_dbeaver_draws_its_tree(connect, orders):
     connection = connect()
 

@@ -130,6 +130,101 @@ CLIENT_QUERIES = (
          pg_catalog.pg_stat_get_numscans(i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indrelid = 16385""",
     "SELECT p.oid, p.*, pg_catalog.pg_get_expr(p.proargdefaults, 0) FROM pg_catalog.pg_proc p",
     "SELECT sa.* FROM pg_catalog.pg_stat_activity sa",
+    # Metabase: fields (of materialized views, too), tables, privileges, indexes
+    """SELECT c.column_name AS name, CASE WHEN c.udt_schema IN ('public', 'pg_catalog') THEN FORMAT('%s',
+         c.udt_name) ELSE FORMAT('"%s"."%s"', c.udt_schema, c.udt_name) END AS "database-type", c.ordinal_position -
+         1 AS "database-position", c.table_schema AS "table-schema", c.table_name AS "table-name", pk.column_name IS
+         NOT NULL AS "pk?", COL_DESCRIPTION(CAST(CAST(FORMAT('%I.%I', CAST(c.table_schema AS TEXT), CAST(c.table_name
+         AS TEXT)) AS REGCLASS) AS OID), c.ordinal_position) AS "field-comment", ((column_default IS NULL) OR
+         (LOWER(column_default) = 'null')) AND (is_nullable = 'NO') AND NOT (((column_default IS NOT NULL) AND
+         (column_default LIKE '%nextval(%')) OR (is_identity <> 'NO')) AS "database-required", ((column_default IS
+         NOT NULL) AND (column_default LIKE '%nextval(%')) OR (is_identity <> 'NO') AS "database-is-auto-increment"
+         FROM information_schema.columns AS c LEFT JOIN (SELECT tc.table_schema, tc.table_name, kc.column_name FROM
+         information_schema.table_constraints AS tc INNER JOIN information_schema.key_column_usage AS kc ON
+         (tc.constraint_name = kc.constraint_name) AND (tc.table_schema = kc.table_schema) AND (tc.table_name =
+         kc.table_name) WHERE tc.constraint_type = 'PRIMARY KEY') AS pk ON (c.table_schema = pk.table_schema) AND
+         (c.table_name = pk.table_name) AND (c.column_name = pk.column_name) WHERE c.table_schema !~
+         '^information_schema|catalog_history|pg_' AND (c.table_schema IN ('public')) ORDER BY "table-schema" ASC,
+         "table-name" ASC, "database-position" ASC""",
+    """SELECT pa.attname AS name, CASE WHEN ptn.nspname IN ('public','pg_catalog') THEN FORMAT('%s', pt.typname)
+         ELSE FORMAT('"%s"."%s"', ptn.nspname, pt.typname) END AS "database-type", pa.attnum - 1 AS
+         "database-position", pn.nspname AS "table-schema", pc.relname AS "table-name", FALSE AS "pk?", NULL AS
+         "field-comment" FROM pg_catalog.pg_class AS pc INNER JOIN pg_catalog.pg_namespace AS pn ON pn.oid =
+         pc.relnamespace INNER JOIN pg_catalog.pg_attribute AS pa ON pa.attrelid = pc.oid INNER JOIN
+         pg_catalog.pg_type AS pt ON pt.oid = pa.atttypid INNER JOIN pg_catalog.pg_namespace AS ptn ON ptn.oid =
+         pt.typnamespace WHERE (pc.relkind = 'm') AND (pa.attnum >= 1) AND pn.nspname = 'public'""",
+    """SELECT n.nspname AS schema, c.relname AS name, CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'p' THEN
+         'PARTITIONED TABLE' WHEN 'v' THEN 'VIEW' WHEN 'f' THEN 'FOREIGN TABLE' WHEN 'm' THEN 'MATERIALIZED VIEW'
+         ELSE NULL END AS type, d.description AS description, NULLIF(stat.n_live_tup, 0) AS estimated_row_count FROM
+         pg_catalog.pg_class AS c INNER JOIN pg_catalog.pg_namespace AS n ON c.relnamespace = n.oid LEFT JOIN
+         pg_catalog.pg_description AS d ON c.oid = d.objoid AND d.objsubid = 0 AND d.classoid = 'pg_class'::regclass
+         LEFT JOIN pg_stat_user_tables AS stat ON n.nspname = stat.schemaname AND c.relname = stat.relname WHERE
+         c.relnamespace = n.oid AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind IN
+         ('r','p','v','f','m') AND n.nspname IN ('public') ORDER BY type ASC, schema ASC, name ASC""",
+    """with table_privileges as (select NULL as role, t.schemaname as schema, t.objectname as table,
+         pg_catalog.has_any_column_privilege(current_user, '"' || replace(t.schemaname, '"', '""') || '"' || '.' ||
+         '"' || replace(t.objectname, '"', '""') || '"', 'update') as update,
+         pg_catalog.has_table_privilege(current_user, '"' || t.schemaname || '"."' || t.objectname || '"', 'DELETE')
+         as delete from (select schemaname, tablename as objectname from pg_catalog.pg_tables union select
+         schemaname, viewname as objectname from pg_views union select schemaname, matviewname as objectname from
+         pg_matviews) t where t.schemaname !~ '^pg_' and t.schemaname <> 'information_schema' and
+         pg_catalog.has_schema_privilege(current_user, t.schemaname, 'usage')) select t.* from table_privileges t
+         where t.delete or t.update""",
+    """SELECT fk_ns.nspname AS "fk-table-schema", fk_table.relname AS "fk-table-name", fk_column.attname AS
+         "fk-column-name", pk_ns.nspname AS "pk-table-schema" FROM pg_constraint AS c INNER JOIN pg_class AS fk_table
+         ON c.conrelid = fk_table.oid INNER JOIN pg_namespace AS fk_ns ON c.connamespace = fk_ns.oid INNER JOIN
+         pg_attribute AS fk_column ON c.conrelid = fk_column.attrelid INNER JOIN pg_class AS pk_table ON c.confrelid
+         = pk_table.oid INNER JOIN pg_namespace AS pk_ns ON pk_table.relnamespace = pk_ns.oid INNER JOIN pg_attribute
+         AS pk_column ON c.confrelid = pk_column.attrelid WHERE fk_ns.nspname !~ '^information_schema$|^pg_' AND
+         c.contype = 'f'::"char" AND fk_column.attnum = ANY(c.conkey) AND pk_column.attnum = ANY(c.confkey) ORDER BY
+         fk_ns.nspname ASC""",
+    """SELECT tmp.table_schema AS "table-schema", tmp.table_name AS "table-name", TRIM(BOTH '"' FROM
+         PG_CATALOG.PG_GET_INDEXDEF(tmp.ci_oid, tmp.pos, FALSE)) AS "field-name" FROM (SELECT n.nspname AS
+         table_schema, ct.relname AS table_name, ci.oid AS ci_oid, (information_schema._PG_EXPANDARRAY(i.indkey)).n
+         AS pos FROM pg_catalog.pg_class AS ct INNER JOIN pg_catalog.pg_namespace AS n ON ct.relnamespace = n.oid
+         INNER JOIN pg_catalog.pg_index AS i ON ct.oid = i.indrelid INNER JOIN pg_catalog.pg_class AS ci ON ci.oid =
+         i.indexrelid WHERE (pg_catalog.PG_GET_EXPR(i.indpred, i.indrelid) IS NULL) AND n.nspname !~
+         '^information_schema|catalog_history|pg_') AS tmp WHERE tmp.pos = 1""",
+    # DBeaver: types, constraints, indexes, what depends on a table
+    """SELECT t.oid,t.*,c.relkind,format_type(nullif(t.typbasetype, 0), t.typtypmod) as base_type_name,
+         d.description FROM pg_catalog.pg_type t LEFT OUTER JOIN pg_catalog.pg_type et ON et.oid=t.typelem LEFT OUTER
+         JOIN pg_catalog.pg_class c ON c.oid=t.typrelid LEFT OUTER JOIN pg_catalog.pg_description d ON t.oid=d.objoid
+         WHERE t.typname IS NOT NULL AND (c.relkind IS NULL OR c.relkind = 'c') AND (et.typcategory IS NULL OR
+         et.typcategory <> 'C')""",
+    """SELECT c.oid,c.*,t.relname as tabrelname,rt.relnamespace as refnamespace,d.description, case when
+         c.contype='c' then "substring"(pg_get_constraintdef(c.oid), 7) else null end consrc_copy FROM
+         pg_catalog.pg_constraint c INNER JOIN pg_catalog.pg_class t ON t.oid=c.conrelid LEFT OUTER JOIN
+         pg_catalog.pg_class rt ON rt.oid=c.confrelid LEFT OUTER JOIN pg_catalog.pg_description d ON d.objoid=c.oid
+         AND d.objsubid=0 AND d.classoid='pg_constraint'::regclass WHERE c.conrelid=16385 ORDER BY c.oid""",
+    """SELECT i.*,i.indkey as keys,c.relname,c.relnamespace,c.relam,c.reltablespace,tc.relname as
+         tabrelname,dsc.description,pg_catalog.pg_get_expr(i.indpred, i.indrelid) as
+         pred_expr,pg_catalog.pg_get_expr(i.indexprs, i.indrelid, true) as
+         expr,pg_catalog.pg_relation_size(i.indexrelid) as
+         index_rel_size,pg_catalog.pg_stat_get_numscans(i.indexrelid) as index_num_scans FROM pg_catalog.pg_index i
+         INNER JOIN pg_catalog.pg_class c ON c.oid=i.indexrelid INNER JOIN pg_catalog.pg_class tc ON
+         tc.oid=i.indrelid LEFT OUTER JOIN pg_catalog.pg_description dsc ON i.indexrelid=dsc.objoid WHERE
+         i.indrelid=16385 ORDER BY tabrelname, c.relname""",
+    """SELECT DISTINCT n.nspname, c.relname, a.attname FROM pg_depend d JOIN pg_rewrite r ON d.objid = r.oid JOIN
+         pg_class c ON r.ev_class = c.oid LEFT JOIN pg_attribute a ON d.refobjid = a.attrelid AND d.refobjsubid =
+         a.attnum JOIN pg_namespace n ON n.oid = c.relnamespace WHERE d.refobjid = 16385""",
+    """SELECT a.oid,a.*,pd.description FROM pg_catalog.pg_roles a left join pg_catalog.pg_shdescription pd on a.oid
+         = pd.objoid ORDER BY a.rolname""",
+    # Grafana: the first table with a time; Tableau: columns
+    """SELECT quote_ident(table_name) as table_name,( SELECT quote_ident(column_name) as column_name FROM
+         information_schema.columns c WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND
+         udt_name IN ('timestamptz','timestamp') ORDER BY ordinal_position LIMIT 1) AS time_column, ( SELECT
+         quote_ident(column_name) AS column_name FROM information_schema.columns c WHERE c.table_schema =
+         t.table_schema AND c.table_name = t.table_name AND udt_name='float8' ORDER BY ordinal_position LIMIT 1) AS
+         value_column FROM information_schema.tables t WHERE table_schema = 'public' AND EXISTS( SELECT 1 FROM
+         information_schema.columns c WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND
+         udt_name IN ('timestamptz','timestamp')) LIMIT 1""",
+    """select NULL, n.nspname, c.relname, a.attname, a.atttypid, t.typname, a.attnum, a.attlen, a.atttypmod,
+         a.attnotnull, c.relhasrules, c.relkind, c.oid, pg_get_expr(d.adbin, d.adrelid), case t.typtype when 'd' then
+         t.typbasetype else 0 end, t.typtypmod, 0, attidentity, c.relhassubclass from (((pg_catalog.pg_class c inner
+         join pg_catalog.pg_namespace n on n.oid = c.relnamespace and c.relname = 'orders' and n.nspname = 'public')
+         inner join pg_catalog.pg_attribute a on (not a.attisdropped) and a.attnum > 0 and a.attrelid = c.oid) inner
+         join pg_catalog.pg_type t on t.oid = a.atttypid) left outer join pg_attrdef d on a.atthasdef and d.adrelid =
+         a.attrelid and d.adnum = a.attnum order by n.nspname, c.relname, attnum""",
 )
 
 

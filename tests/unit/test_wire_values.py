@@ -280,3 +280,50 @@ def test_binary_rows_may_end_without_a_mark():
     for missing in (1, 5):
         with pytest.raises(DataError, match="unexpected EOF"):
             list(copy_binary.pieces_of(rows[:-missing], [INTEGER]))
+
+
+CSV = CopyOptions.of((("format", "csv"),))
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [  # as PostgreSQL 15 reads them
+        (b'a" ba",z\nq,\n', [("a ba", "z"), ("q", None)]),
+        (b'b""NULL,"z\r\n"\r\n', [("bNULL", "z\r\n")]),
+        (b'"",', [("", None)]),
+        (b'\\b",",z\n', [("\\b,", "z")]),
+        (b'"a""b","c\n""\nd"\n', [('a"b', 'c\n"\nd')]),
+    ],
+)
+def test_copy_reads_quotes_as_postgresql_does(data, rows):
+    assert [row for piece in read_pieces(data, 2, CSV) for row in zip(*piece, strict=True)] == rows
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "problem"),
+    [
+        (b'1,"x\n2,y\n3,z\n', CSV, "unterminated CSV quoted field"),  # or the rest of the file becomes one value
+        (b"1,x\n\n2,y\n", CSV, "missing data"),
+        (b"1,x,y\n", CSV, "extra data"),
+        (b"a\\.b\tc\n", CopyOptions(), "end-of-copy marker corrupt"),
+    ],
+)
+def test_copy_refuses_what_postgresql_refuses(data, options, problem):
+    with pytest.raises(DataError, match=problem) as caught:
+        list(read_pieces(data, 2, options))
+    assert caught.value.sqlstate == "22P04"
+
+
+def test_copy_with_a_header_that_must_match():
+    for form in ("csv", "text"):
+        options = CopyOptions.of((("format", form), ("header", "match")))
+        line = b'id,"n"\n1,2\n' if form == "csv" else b"id\tn\n1\t2\n"
+        assert list(read_pieces(line, 2, options, names=("id", "n"))) == [[["1"], ["2"]]]
+        with pytest.raises(DataError, match='field 2: got "n", expected "m"'):
+            list(read_pieces(line, 2, options, names=("id", "m")))
+        with pytest.raises(DataError, match="field count is 2, expected 3"):
+            list(read_pieces(line, 3, options, names=("id", "n", "m")))
+
+
+def test_copy_of_a_newline_that_is_escaped():
+    assert list(read_pieces(b"a\\\nb\tc\nd\te\n", 2, CopyOptions(), 1)) == [[["a\nb"], ["c"]], [["d"], ["e"]]]

@@ -85,6 +85,15 @@ def relation_oid(name: str, context: Context) -> int:
     raise UndefinedRelation(f'relation "{name}" does not exist')
 
 
+def named_relation(name: exp.Expression, context: Context) -> exp.Expression:
+    """``name::regclass`` of a name that is not a constant: its number, or NULL."""
+    case = exp.Case(this=name.copy())
+    for schema in (TEMPORARY_SCHEMA, SCHEMA):
+        for number_, found in relation_names(context, (schema,)).items():
+            case = case.when(text(f"{schema}.{found}"), number(number_)).when(text(found), number(number_))
+    return case.else_(null("integer")) if case.args.get("ifs") else null("integer")
+
+
 TYPE_NAMES = (
     {each.oid: each.shown for each in PG_TYPES.values()}
     | {each.array_oid: f"{each.shown}[]" for each in PG_TYPES.values()}
@@ -93,7 +102,8 @@ TYPE_NAMES = (
 
 
 def format_type(arguments: Arguments, context: Context) -> exp.Expression:
-    plain = lookup(arguments[0], TYPE_NAMES, text("???"))
+    unknown = exp.Case().when(exp.Not(this=exp.Is(this=arguments[0].copy(), expression=exp.null())), text("???"))
+    plain = lookup(arguments[0], TYPE_NAMES, unknown)
     if len(arguments) < 2 or isinstance(arguments[1], exp.Null):
         return plain
     modifiers = {

@@ -248,6 +248,15 @@ def _activity(context: Context) -> Iterator[tuple]:
     )  # fmt: skip
 
 
+def _table_statistics(context: Context) -> Iterator[tuple]:
+    """How many rows there are is known; who read them is not counted."""
+    for relation in context.shown.of_kind("table", "materialized view"):
+        yield (
+            oid(relation), schema_of(relation), relation.name, *(0,) * 8, context.live_rows(relation),
+            0, 0, 0, None, None, None, None, 0, 0, 0, 0,
+        )  # fmt: skip
+
+
 def _tablespaces(context: Context) -> Iterator[tuple]:
     yield DEFAULT_SPACE, "pg_default", OWNER, None, None
 
@@ -363,6 +372,17 @@ RELATIONS: dict[str, SystemRelation] = {
     "pg_am": system_relation("oid int, amname text, amhandler text, amtype text", _access_methods),
     "pg_get_keywords": system_relation(
         "word text, catcode text, catdesc text", lambda context: [(word, "R", "reserved") for word in sorted(RESERVED)]
+    ),
+    **dict.fromkeys(
+        ("pg_stat_user_tables", "pg_stat_all_tables"),
+        system_relation(
+            """relid int, schemaname text, relname text, seq_scan big, seq_tup_read big, idx_scan big,
+            idx_tup_fetch big, n_tup_ins big, n_tup_upd big, n_tup_del big, n_tup_hot_upd big, n_live_tup big,
+            n_dead_tup big, n_mod_since_analyze big, n_ins_since_vacuum big, last_vacuum time, last_autovacuum time,
+            last_analyze time, last_autoanalyze time, vacuum_count big, autovacuum_count big, analyze_count big,
+            autoanalyze_count big""",
+            _table_statistics,
+        ),
     ),
     "pg_stat_activity": system_relation(
         """datid int, datname text, pid int, usesysid int, usename text, application_name text, client_addr text,

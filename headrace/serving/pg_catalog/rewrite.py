@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, Relation
-from headrace.errors import HeadraceError, Unsupported
+from headrace.errors import UndefinedFunction, Unsupported
 from headrace.serving.pg_catalog import functions
 from headrace.serving.pg_catalog.absent import ABSENT
 from headrace.serving.pg_catalog.drivers import without_recursion
@@ -27,10 +27,6 @@ _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
     "<=": exp.LTE, ">=": exp.GTE, "+": exp.Add, "-": exp.Sub, "~~": exp.Like, "~~*": exp.ILike, "||": exp.DPipe,
 }  # fmt: skip
-
-
-class UndefinedFunction(HeadraceError):
-    sqlstate = "42883"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +213,8 @@ class _Resolver:
         if kind == "regclass":
             if isinstance(inner, exp.Literal) and inner.is_string:
                 return functions.number(functions.relation_oid(inner.this, self._context))
+            if _is_text(inner):
+                return functions.named_relation(inner, self._context)
             if _compared(node):
                 return inner
             return functions.lookup(inner, functions.relation_names(self._context), self._text(inner))
@@ -239,6 +237,14 @@ class _Resolver:
     @staticmethod
     def _text(inner: exp.Expression) -> exp.Expression:
         return exp.Cast(this=inner.copy(), to=exp.DataType.build("varchar"))
+
+
+def _is_text(node: exp.Expression) -> bool:
+    """Whether an expression that is not bound yet is surely a text: one that is put together, or cast to it."""
+    if isinstance(node, exp.Cast):
+        return node.to.this in (exp.DataType.Type.TEXT, exp.DataType.Type.VARCHAR)
+    made = isinstance(node, exp.Anonymous) and node.name.lower() in ("format", "quote_ident", "concat")
+    return made or isinstance(node, exp.DPipe)
 
 
 def _compared(node: exp.Expression) -> bool:

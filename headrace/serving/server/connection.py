@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.engine.engine import Engine
-from headrace.errors import HeadraceError, QueryCancelled
+from headrace.errors import HeadraceError, InvalidParameterValue, QueryCancelled
 from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
@@ -122,7 +122,7 @@ class Connection:
     def _serve(self) -> None:
         self._session.own_thread()
         for name, value in self._greeting.settings.items():
-            self._session.perform(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
+            self._set_at_start(name, value)
         self._report_parameters()
         self._channel.send(writer.backend_key(self.process, self.secret))
         self._ready()
@@ -132,6 +132,15 @@ class Connection:
             if not self.stopping:
                 raise
             self._say_goodbye()
+
+    def _set_at_start(self, name: str, value: str) -> None:
+        try:
+            self._session.perform(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
+        except InvalidParameterValue:
+            if name.lower() != "timezone":
+                raise
+            # JDBC names the zone that its machine is in whenever it connects. It is told which one it gets.
+            self._channel.send(writer.notice(f'the time zone is UTC, and not "{value}"; use AT TIME ZONE to convert'))
 
     def _converse(self) -> None:
         while True:
@@ -152,6 +161,11 @@ class Connection:
                 self._settle()
                 self._skipping = False
                 self._guarded(partial(self._simple, message.text))
+                self._ready()
+            elif isinstance(message, reader.BadText) and message.simple:
+                self._settle()
+                self._skipping = False
+                self._guarded(partial(_refuse, message.problem()))
                 self._ready()
             elif isinstance(message, (reader.CopyData, reader.CopyDone, reader.CopyFail)):
                 pass  # what is left of a COPY that failed
@@ -289,6 +303,8 @@ class Connection:
     # --- the extended protocol -----------------------------------------------------------------------------------
 
     def _extended(self, message: object) -> None:
+        if isinstance(message, reader.BadText):
+            raise message.problem()
         if isinstance(message, reader.Parse):
             self._prepared.parse(message, self._engine.committed.catalog)
             self._group.send(writer.PARSE_COMPLETE)
@@ -411,3 +427,7 @@ class Connection:
             (query,) = parse(query_text(statement))
         result = self._session.perform(query)
         return copy_out(self._channel, result, statement, self._session.refuse_if_cancelled)
+
+
+def _refuse(error: HeadraceError) -> None:
+    raise error

@@ -85,7 +85,10 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
     try:
         data = _receive(channel)
         # Piece by piece: as Python's values the rows take many times what they took on the wire.
-        pieces = copy_binary.pieces_of(data, types) if options.binary else read_pieces(data, len(names), options)
+        if options.binary:
+            pieces = copy_binary.pieces_of(data, types)
+        else:
+            pieces = read_pieces(data, len(names), options, names=names)
         tables, line = [], 1
         for columns in pieces:
             arrays = [

@@ -32,6 +32,8 @@ class CopyOptions:
     csv: bool = False
     binary: bool = False
     header: bool = False
+    match: bool = False
+    """Whether the header must name the columns"""
     delimiter: str = "\t"
     null: str = "\\N"
     quote: str = '"'
@@ -47,6 +49,7 @@ class CopyOptions:
             csv=csv,
             binary=options.get("format") == "binary",
             header=options.get("header", "false") in ("true", "on", "1", "match"),
+            match=options.get("header") == "match",
             delimiter=options.get("delimiter", "," if csv else "\t"),
             null=options.get("null", "" if csv else "\\N"),
             quote=options.get("quote", '"'),
@@ -60,16 +63,39 @@ class CopyOptions:
 
 
 def read_pieces(
-    data: bytes, width: int, options: CopyOptions, piece_bytes: int = PIECE_BYTES
+    data: bytes, width: int, options: CopyOptions, piece_bytes: int = PIECE_BYTES, *, names: Sequence[str] = ()
 ) -> Iterator[list[list[str | None]]]:
-    """The columns of so many rows at a time; a piece has a row at least."""
-    data, first = _without_end(data, options), 1
-    for start, end in _cuts(data, options, piece_bytes):
-        of_piece = options if start == 0 else dataclasses.replace(options, header=False)
-        columns = read_columns(data[start:end], width, of_piece, first)
+    """The columns of so many rows at a time; a piece has a row at least. ``names``: what the header has to say."""
+    data, first, plain = _without_end(data, options), 1, dataclasses.replace(options, header=False)
+    begin = 0
+    if options.header:
+        begin, first = next(_cuts(data, options, 0), (0, 0))[1], 2
+        _check_header(data[:begin], names, options)
+    for start, end in _cuts(data, options, piece_bytes, begin):
+        columns = read_columns(data[start:end], width, plain, first)
         if columns[0]:
             yield columns
         first += len(columns[0])
+
+
+def _check_header(line: bytes, names: Sequence[str], options: CopyOptions) -> None:
+    if not options.match:
+        return
+    if options.csv:
+        fields = [value for value, _ in next(_records(_decoded(line), options), [])]
+    else:
+        fields = [_unescape(field) for field in _split(_decoded(line).rstrip("\r\n"), options)]
+    if len(fields) != len(names):
+        raise DataError(
+            f"wrong number of fields in header line: field count is {len(fields)}, expected {len(names)}",
+            sqlstate="22P04",
+        )
+    for number, (field, name) in enumerate(zip(fields, names, strict=True), 1):
+        if field != name:
+            raise DataError(
+                f'column name mismatch in header line field {number}: got "{field}", expected "{name}"',
+                sqlstate="22P04",
+            )
 
 
 def _without_end(data: bytes, options: CopyOptions) -> bytes:
@@ -79,22 +105,27 @@ def _without_end(data: bytes, options: CopyOptions) -> bytes:
     return data if found is None else data[: found.start()]
 
 
-def _cuts(data: bytes, options: CopyOptions, piece_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where to cut: behind a line, which in csv is no line if a quote is open."""
+def _cuts(data: bytes, options: CopyOptions, piece_bytes: int, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Where to cut: behind a line, which in csv is no line if a quote is open, and in text if its end is escaped."""
     quote = options.quote.encode()
-    start = 0
     while start < len(data):
         end = start + piece_bytes
         if options.csv and options.escape != options.quote:
             end = len(data)  # whether a quote is one, only the reader knows
         end, counted, open_quotes = data.find(b"\n", end) + 1 or len(data), start, 0
-        while options.csv and end < len(data):
-            open_quotes += data.count(quote, counted, end)
-            if open_quotes % 2 == 0:
+        while end < len(data):
+            open_quotes += data.count(quote, counted, end) if options.csv else 0
+            if not (open_quotes % 2 if options.csv else _is_escaped(data[max(start, end - 64) : end - 1])):
                 break
             counted, end = end, data.find(b"\n", end) + 1 or len(data)
         yield start, end
         start = end
+
+
+def _is_escaped(before: bytes | str) -> bool:
+    """Whether what follows this has a backslash before it that is not itself escaped."""
+    backslash = b"\\" if isinstance(before, bytes) else "\\"
+    return (len(before) - len(before.rstrip(backslash))) % 2 == 1
 
 
 def read_columns(data: bytes, width: int, options: CopyOptions, first_line: int = 1) -> list[list[str | None]]:
@@ -103,25 +134,46 @@ def read_columns(data: bytes, width: int, options: CopyOptions, first_line: int 
     return _read_text(data, width, options, first_line)
 
 
-def _read_text(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
+def _decoded(data: bytes) -> str:
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError:
         raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
+
+
+def _read_text(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
+    lines = _lines(_decoded(data))
     if options.header:
         lines = lines[1:]
     columns: list[list[str | None]] = [[] for _ in range(width)]
     for number, line in enumerate(lines, first_line):
         fields = _split(line, options)
         if len(fields) != width:
-            problem = "missing data" if len(fields) < width else "extra data after the last expected column"
-            raise DataError(f"{problem}, line {number}: {line[:100]!r}", sqlstate="22P04")
+            raise _wrong_width(len(fields), width, number, line)
         for column, field in zip(columns, fields, strict=True):
             column.append(None if field == options.null else _unescape(field))
     return columns
+
+
+def _lines(text: str) -> list[str]:
+    """A newline behind a backslash is part of a value."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if not any(line.endswith("\\") for line in lines):
+        return lines
+    joined: list[str] = []
+    for line in lines:
+        if joined and _is_escaped(joined[-1]):
+            joined[-1] += "\n" + line
+        else:
+            joined.append(line)
+    return joined
+
+
+def _wrong_width(found: int, width: int, number: int, line: str) -> DataError:
+    problem = "missing data" if found < width else "extra data after the last expected column"
+    return DataError(f"{problem}, line {number}: {line[:100]!r}", sqlstate="22P04")
 
 
 def _split(line: str, options: CopyOptions) -> list[str]:
@@ -154,6 +206,8 @@ def _unescape(field: str) -> str:
             return _byte(int(octal, 8) & 0xFF)
         if hexadecimal is not None:
             return _byte(int(hexadecimal, 16))
+        if simple == ".":
+            raise DataError("end-of-copy marker corrupt", sqlstate="22P04")
         return _ESCAPES.get(simple, simple)
 
     try:
@@ -170,22 +224,27 @@ def _byte(value: int) -> str:
 
 
 def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
-    if not data.strip(b"\r\n") or (options.header and not data.partition(b"\n")[2]):
+    if options.header:
+        data = data[next(_cuts(data, options, 0), (0, 0))[1] :]
+    if not data:
         return [[] for _ in range(width)]
+    data = data if data.endswith(b"\n") else data + b"\n"
+    if not _is_regular(data, options):
+        return _read_records(data, width, options)
     names = [str(number) for number in range(width)]
     try:
         table = pyarrow.csv.read_csv(
             io.BytesIO(data),
             read_options=pyarrow.csv.ReadOptions(
-                column_names=names, skip_rows=int(options.header), use_threads=False, block_size=max(len(data), 1 << 20)
+                column_names=names, use_threads=False, block_size=max(len(data), 1 << 20)
             ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=options.delimiter,
                 quote_char=options.quote,
-                double_quote=options.escape == options.quote,
-                escape_char=False if options.escape == options.quote else options.escape,
+                double_quote=True,
+                escape_char=False,
                 newlines_in_values=True,
-                ignore_empty_lines=width > 1,
+                ignore_empty_lines=False,
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -194,11 +253,70 @@ def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | 
                 null_values=[options.null],
             ),
         )
-    except pa.ArrowInvalid as error:
-        if "Empty CSV file" in str(error):
-            return [[] for _ in range(width)]
-        raise DataError(str(error).removeprefix("CSV parse error: "), sqlstate="22P04") from None
+    except pa.ArrowInvalid:
+        return _read_records(data, width, options)  # which says what is wrong as PostgreSQL does
     return [column.to_pylist() for column in table.columns]
+
+
+def _is_regular(data: bytes, options: CopyOptions) -> bool:
+    """Whether quotes are only around values, and doubled inside of them, and no line is empty: what Arrow reads as
+    PostgreSQL does."""
+    quote = re.escape(options.quote.encode())
+    if re.search(rb"(?:\A|\n)\r?\n", data) is not None:
+        return False
+    if options.quote.encode() not in data:
+        return True
+    if options.escape != options.quote:
+        return False
+    value = rb"(?:%b(?:[^%b]++|%b%b)*+%b|[^%b%b\r\n]*+)" % (
+        quote, quote, quote, quote, quote, quote, re.escape(options.delimiter.encode()),
+    )  # fmt: skip
+    delimiter = re.escape(options.delimiter.encode())
+    return re.fullmatch(rb"(?:%b(?:%b%b)*+(?:\r?\n|\Z))*+" % (value, delimiter, value), data) is not None
+
+
+def _read_records(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
+    columns: list[list[str | None]] = [[] for _ in range(width)]
+    for number, record in enumerate(_records(_decoded(data), options), 1):
+        if len(record) != width:
+            raise _wrong_width(len(record), width, number, options.delimiter.join(value for value, _ in record))
+        for column, (value, was_quoted) in zip(columns, record, strict=True):
+            column.append(None if value == options.null and not was_quoted else value)
+    return columns
+
+
+def _records(text: str, options: CopyOptions) -> Iterator[list[tuple[str, bool]]]:
+    """PostgreSQL's reading of csv: a quote anywhere in a value begins or ends what is taken as it is. Slow.
+
+    A value comes with whether any of it was quoted."""
+    record: list[tuple[str, bool]] = []
+    value, was_quoted, inside, position = "", False, False, 0
+    while position < len(text):
+        character, following = text[position], text[position + 1 : position + 2]
+        position += 1
+        if inside:
+            if character == options.escape and following and following in (options.escape, options.quote):
+                value += following
+                position += 1
+            elif character == options.quote:
+                inside = False
+            else:
+                value += character
+        elif character == options.quote:
+            inside = was_quoted = True
+        elif character == options.delimiter:
+            record.append((value, was_quoted))
+            value, was_quoted = "", False
+        elif character in "\r\n":
+            position += character == "\r" and following == "\n"
+            yield [*record, (value, was_quoted)]
+            record, value, was_quoted = [], "", False
+        else:
+            value += character
+    if inside:
+        raise DataError("unterminated CSV quoted field", sqlstate="22P04")
+    if record or value or was_quoted:
+        yield [*record, (value, was_quoted)]
 
 
 def lines_of(columns: Sequence[Sequence[str | None]], options: CopyOptions) -> list[bytes]:

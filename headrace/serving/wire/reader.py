@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError
+from headrace.errors import DataError, HeadraceError
 
 STARTUP_BYTES = 10_000
 """As in PostgreSQL: a client that has not said who it is may not send much."""
@@ -129,6 +129,21 @@ class Terminate:
     pass
 
 
+@dataclass(frozen=True)
+class BadText:
+    """A message with text that is not UTF-8. It has come whole, so what follows can be understood."""
+
+    simple: bool
+    """Whether it was a query of the simple protocol, which is answered at once"""
+
+    def problem(self) -> DataError:
+        return DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021")
+
+
+class _NotUtf8(Exception):
+    pass
+
+
 class MessageReader:
     def __init__(self, limit: int = MESSAGE_BYTES):
         self._held = bytearray()
@@ -154,8 +169,11 @@ class MessageReader:
         if code >> 16 != 3:
             raise ProtocolViolation(f"protocol {code >> 16}.{code & 0xFFFF} is not supported", hint="use protocol 3")
         parameters = {}
-        while name := fields.text():
-            parameters[name] = fields.text()
+        try:
+            while name := fields.text():
+                parameters[name] = fields.text()
+        except _NotUtf8:
+            raise ProtocolViolation('invalid byte sequence for encoding "UTF8"') from None
         fields.end()
         return Startup(code & 0xFFFF, parameters)
 
@@ -167,14 +185,18 @@ class MessageReader:
         """The next message, or None if it has not come in full."""
         if not self._held:
             return None
-        read = _READERS.get(self._held[0])
+        kind = self._held[0]
+        read = _READERS.get(kind)
         if read is None:
-            raise ProtocolViolation(f"invalid frontend message type {self._held[0]}")
+            raise ProtocolViolation(f"invalid frontend message type {kind}")
         body = self._body(1, limit or self._limit)
         if body is None:
             return None
         fields = _Fields(body)
-        message = read(fields)
+        try:
+            message = read(fields)
+        except _NotUtf8:
+            return BadText(simple=kind == ord("Q"))
         fields.end()
         return message
 
@@ -230,9 +252,7 @@ class _Fields:
         try:
             return part.decode()
         except UnicodeDecodeError:
-            error = ProtocolViolation('invalid byte sequence for encoding "UTF8"')
-            error.sqlstate = "22021"
-            raise error from None
+            raise _NotUtf8 from None
 
     def counted(self, read):
         # Without a sign: a statement may have 65,535 parameters.
