@@ -63,8 +63,12 @@ def _tables(side: exp.Expression) -> set[str]:
 
 
 def loops_of(frame: DataFrame) -> int:
-    """How many loops its plan has."""
-    return len(_LOOP.findall(frame._jdf.queryExecution().executedPlan().toString()))
+    """How many loops its plan has that can be stopped: of what stands beside LATERAL, Spark wants rows that depend on
+    nothing but the data."""
+    execution = frame._jdf.queryExecution()
+    if "LateralJoin" in execution.analyzed().toString():
+        return 0
+    return len(_LOOP.findall(execution.executedPlan().toString()))
 
 
 def stoppable(frames: Mapping[str, DataFrame], loops: int) -> dict[str, DataFrame]:

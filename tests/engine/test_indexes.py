@@ -17,7 +17,7 @@ def answer(session, query: str, *, selection: bool = True) -> tuple[list[tuple],
     session.sql(f"SET enable_index_selection = {selection}")
     notes: list[str] = []
     (statement,) = parse(query)
-    table = Result.of_frame(*session._query(statement, notes)[:2]).arrow()
+    table = Result.of_frame(*session._frame(session._asked(statement), notes)).arrow()
     columns = (column.to_pylist() for column in table.columns)
     return sorted(zip(*columns, strict=True), key=repr), notes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -49,7 +50,7 @@ def of(db, view: str) -> list[tuple]:
 def test_rows_meet_what_is_there_when_they_come(spark, warehouse, monkeypatch, few):
     if not few:
         monkeypatch.setattr(keyed, "FEW_KEYS", 1)
-    seed = random.randrange(1 << 30)
+    seed = int(os.environ.get("HEADRACE_SEED", "20261116"))
     print(f"seed {seed}")
     chance, model, ids = random.Random(seed), Model(), iter(range(1_000_000))
     db = headrace.connect(warehouse, spark=spark, parameters=PROMPT)
