@@ -8,6 +8,15 @@
 
 from __future__ import annotations
 
+SPLIT_ROWS = 400_000
+"""Of a split, which one task reads, unless the user wants others"""
+
+SPLIT_BYTES = 256 << 20
+"""And about so much of the server's: a task keeps the text of it on disk before it reads it"""
+
+FEWEST_ROWS = 10_000
+"""Of a split, however wide they seem"""
+
 
 def shape(
     *, parallelism: int, split_rows: int, batch_rows: int | None = None, rate_limit: int | None = None
@@ -16,6 +25,15 @@ def shape(
     most = min((each for each in (batch_rows, rate_limit) if each), default=parallelism * split_rows)
     splits = max(1, min(parallelism, most))
     return splits, max(1, min(split_rows, most // splits))
+
+
+def usual_split(row_bytes: int) -> int:
+    """Rows of a split.
+
+    >>> usual_split(100), usual_split(10_000), usual_split(10_000_000), usual_split(0)
+    (400000, 26843, 10000, 400000)
+    """
+    return max(FEWEST_ROWS, min(SPLIT_ROWS, SPLIT_BYTES // max(1, row_bytes)))
 
 
 def pause_after(rows: int, rate_limit: int | None) -> float:

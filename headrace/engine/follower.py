@@ -23,7 +23,7 @@ from headrace.cdc.lag import Lag, Looks
 from headrace.cdc.problems import SchemaChanged, SourceRefused, SourceUnreachable
 from headrace.cdc.rereads import Reread, moved_from, substituted
 from headrace.engine.changes import WrittenRows
-from headrace.engine.chunk_reads import ChunkReads, being_written, paths_needed
+from headrace.engine.chunk_reads import READERS, ChunkReads, being_written, paths_needed
 from headrace.engine.coordinator import Write
 from headrace.engine.filling import jobs_of, with_chunks_joined
 from headrace.engine.followed import Followed
@@ -470,6 +470,10 @@ class Follower:
     def _may_launch(self, table: Followed) -> bool:
         intake = table.intake
         if not table.ready or intake.all_launched or intake.progress.error is not None or table.state.on_hold:
+            return False
+        # Each holds a snapshot open on the server until it has been read.
+        unread = sum(chunk.held is not None for each in self._tables.values() for chunk in each.chunks)
+        if unread >= READERS:
             return False
         return len(table.chunks) < table.chunks_at_once and time.monotonic() >= table.next_at
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.cdc.chunks import usual_split
 from headrace.cdc.database import Database, database
 from headrace.cdc.intake import Progress
 from headrace.cdc.lag import Lag
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
     from headrace.engine.engine import Engine
 
 log = logging.getLogger("headrace")
-
-SPLIT_ROWS = 400_000
-"""Of a table that is read, in one task"""
 
 _TABLE_LIMITS = {
     "backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000, "snapshot.batch_size": 1_000_000_000,
@@ -172,7 +170,7 @@ class Sources:
         try:
             found = control.table(schema, name)
             columns, table, notice = _columns(statement, found, server)
-            total = control.estimated_rows(table)
+            total, usual = control.estimated_rows(table), usual_split(control.row_bytes(table))
             server.begin_table(control, state, table)
         finally:
             control.close()
@@ -180,7 +178,7 @@ class Sources:
             source_id=source.id,
             table=table,
             parallelism=options["backfill.parallelism"] or self._engine.default_parallelism,
-            split_rows=options["backfill.num_rows_per_split"] or SPLIT_ROWS,
+            split_rows=options["backfill.num_rows_per_split"] or usual,
             started_at=time.time(),
             batch_rows=options["snapshot.batch_size"],
             all_columns=statement.columns is None,

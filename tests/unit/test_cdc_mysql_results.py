@@ -72,6 +72,7 @@ VALUES = {
     "empty": lambda chosen: chosen.choice([b"", b"text", b" ", b"\x00"]),
     "null or empty": lambda chosen: chosen.choice([None, b"", b"text"]),
     "lines": lambda chosen: chosen.choice([b"one\ntwo", b"one\r\ntwo", b"three\x1ffour", b'"quoted, "" so', b"\\"]),
+    "ends": lambda chosen: chosen.choice([b"one", b"two\n", b"\n", b"three\r"]),
     "long": lambda chosen: b"x" * chosen.choice([1, 250, 251, 252, 70_000]),
 }
 
@@ -90,6 +91,12 @@ def test_short_values_are_read_by_arrow(monkeypatch):
     rows = [(b"%d" % number, None if number % 3 else b"x", b"" if number % 2 else b'a "b", c') for number in range(100)]
     (batch,) = read(sent(rows))
     assert list(zip(*(column.to_pylist() for column in batch.columns(3)), strict=True)) == rows
+
+
+def test_a_line_that_ends_in_the_last_value():
+    rows = [(b"1", b"hello"), (b"2", b"bye\n")]
+    assert rows_of(read(sent(rows)), 2) == rows
+    assert rows_of(read(sent([(b"\n",)])), 1) == [(b"\n",)]
 
 
 def test_a_row_may_be_longer_than_a_packet(monkeypatch):

@@ -81,3 +81,5 @@ def test_an_identity_without_the_key_stops_the_table():
     found = relation("i", columns=columns)
     with pytest.raises(TableStopped, match="REPLICA IDENTITY|primary key"):
         LogReader(TABLE, found).changes(RowChange(found, "D", (None, "a"), None))
+    with pytest.raises(TableStopped, match="REPLICA IDENTITY|primary key"):  # without a word of what the key was
+        LogReader(TABLE, found).changes(RowChange(found, "U", None, ("2", "a")))

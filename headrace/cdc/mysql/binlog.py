@@ -19,6 +19,7 @@ from headrace.cdc.problems import MalformedLog
 HEADER = struct.Struct("<IBIIIH")
 ROTATE, FORMAT, QUERY, XID, TABLE_MAP, XA_PREPARE = 4, 15, 2, 16, 19, 38
 GTID, QUERY_COMPRESSED = 162, 165
+LOADED = 18
 HEARTBEATS = (27, 41)
 
 # kind: (what happens to the rows, whether the event has extra data, whether the rows are compressed)
@@ -30,8 +31,8 @@ ROWS = {
 }  # fmt: skip
 
 # Say nothing about rows: stop, variables of statements, statements beside their rows, lists of GTIDs, checkpoints,
-# that the file is encrypted (what is sent is not).
-SILENT = {3, 5, 13, 14, 29, 160, 161, 163, 164}
+# that the file is encrypted (what is sent is not), the blocks of a file that a statement loads.
+SILENT = {3, 5, 9, 11, 13, 14, 17, 29, 160, 161, 163, 164}
 
 STANDALONE, PREPARED_XA = 1, 64
 _IGNORABLE = 0x80

@@ -180,9 +180,10 @@ def _clause(clause: list[Token], followed: set[str]) -> str | None:
     words = [token.word for token in clause]
     first, second = words[0], words[1] if len(words) > 1 else ""
     shown = " ".join(words[:2]).strip()
+    acts = "CASCADE" in words or ("SET" in words and ("NULL" in words or "DEFAULT" in words))
+    if "REFERENCES" in words and acts:
+        return "ALTER TABLE has added a foreign key that changes rows without logging it"
     if first == "ADD":
-        if "FOREIGN" in words and ("CASCADE" in words or ("SET" in words and ("NULL" in words or "DEFAULT" in words))):
-            return "ALTER TABLE has added a foreign key that changes rows without logging it"
         if second == "PRIMARY" or ("PRIMARY" in words and second in ("CONSTRAINT", "COLUMN")):
             return "ALTER TABLE has changed its primary key"
         return "ALTER TABLE has made it system-versioned" if second in ("SYSTEM", "PERIOD") else None
@@ -202,6 +203,8 @@ def _clause(clause: list[Token], followed: set[str]) -> str | None:
         return _touches(clause[2:], followed) if second == "COLUMN" else "it was renamed"
     if first == "ENGINE":
         return None if "INNODB" in (token.text.upper() for token in clause) else "it has another engine now"
+    if words[:2] == ["WITH", "SYSTEM"]:
+        return "ALTER TABLE has made it system-versioned"
     if first in _SAME_ROWS or first in _HARMLESS_OPTIONS:
         return None
     return f"ALTER TABLE … {shown} cannot be followed"

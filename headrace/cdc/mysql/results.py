@@ -95,15 +95,17 @@ class Packets:
         data[heads[0][0]] = _LINE
         for place, _ in heads[1:]:
             data[place] = ord("-")
-        found = None if self.data.count(_RETURN, self.starts[0], self.end) else self._read(count, empties)
+        # A return before the end of a line goes with it, and so does a line's end at the end of all.
+        swallowed = self.data.count(_RETURN, self.starts[0], self.end) or data[self.end - 1] == _LINE
+        found = None if swallowed else self._read(count, empties)
         if found is None:
             for place, before in [*zip(places, lengths, strict=True), *heads]:
                 data[place] = before
         return found
 
     def _read(self, count: int, empties: list[bool]) -> list[pa.Array] | None:
-        """None: there are delimiters in the values. Each is a column or a line too many, which Arrow notices, or
-        the number of rows tells; but a return before the end of a line would just be gone."""
+        """None: there are delimiters in the values. Each is a column or a line too many: Arrow notices, or the number
+        of rows tells."""
         names = [str(number) for number in range(count)]
         first = self.starts[0] - HEADER + 1
         size = self.end - first

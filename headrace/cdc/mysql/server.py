@@ -188,6 +188,14 @@ class Control:
             schema=schema, name=name, columns=columns, key=tuple(str(column) for column, _ in key), folds=folds
         )
 
+    def row_bytes(self, table: SourceTable) -> int:
+        """Of a row, on average, as the server's statistics say."""
+        found = self.rows(
+            "SELECT avg_row_length FROM information_schema.tables"
+            f" WHERE table_schema = {text(table.schema)} AND table_name = {text(table.name)}"
+        )
+        return int(found[0][0] or 0) if found else 0
+
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""
         found = self.rows(
@@ -263,7 +271,7 @@ def _column(row: tuple[Any, ...], uuid_is_new: bool) -> SourceColumn:
         type=SourceType(
             name=kind.lower(),
             text=shown,
-            unsigned="unsigned" in shown,
+            unsigned="unsigned" in shown and kind.lower() not in CHOICES,
             precision=int(precision or 0),
             scale=int(digits or scale or 0),
             length=int(size or 0),

@@ -298,6 +298,8 @@ class LogStream(LogFeed):
                     transaction.add(rows, len(rows.data))
         elif head.kind in (binlog.QUERY, binlog.QUERY_COMPRESSED):
             return self._query(transaction, binlog.query(head, body))
+        elif head.kind == binlog.LOADED:  # rows that are in a file, and not in the log
+            return self._query(transaction, binlog.Query("", "LOAD DATA", False))
         elif head.kind == binlog.XA_PREPARE:
             if not transaction.gtid.prepared:
                 return True  # in one phase: it is committed

@@ -121,9 +121,9 @@ def _not_before(key: Sequence[str], bound: Sequence[str]) -> str:
 
 def _shown(column: SourceColumn) -> str:
     name, kind = identifier(column.name), column.type
-    if kind.name == "float":
-        return f"{name} + 0e0"  # else it has six digits
-    if "zerofill" in kind.text:
+    if kind.name in ("float", "double") and (kind.name == "float" or "(" in kind.text):
+        return f"{name} * 1e0"  # else it has six digits, or is rounded; and -0 + 0 would be 0
+    if "zerofill" in kind.text and kind.name not in CHOICES:
         return f"{name} + 0"
     return name
 

@@ -83,7 +83,7 @@ _CODECS = {
 }  # fmt: skip
 """Those where Python and the server agree on every byte, so that a text has the same bytes again when it goes back"""
 
-_UTF8 = ("utf8mb4", "utf8mb3", "ascii")
+_UTF8 = ("utf8mb4", "utf8mb3")
 _UNDEFINED = {0x81: "\x81", 0x8D: "\x8d", 0x8F: "\x8f", 0x90: "\x90", 0x9D: "\x9d"}
 _LATIN1 = "".join(_UNDEFINED.get(byte) or bytes([byte]).decode("cp1252") for byte in range(256))
 """The server's latin1 is Windows' cp1252, and has characters for the five bytes that this leaves out."""
@@ -153,7 +153,7 @@ def check_readable(kind: SourceType, column: str) -> None:
     """Whether the log's bytes of it are understood at all, be it as text."""
     words = kind.text.lower()
     old = "mariadb-5.3" in words or words == "year(2)" or (kind.name in ADDRESSES and words != kind.name)
-    if kind.name not in READABLE or old or "compressed" in words:
+    if kind.name not in READABLE or old or ("compressed" in words and kind.name not in CHOICES):
         raise Unsupported(f'column "{column}" is of type {kind.text}, which cannot be followed', hint=_hint(column))
     if kind.name in (*TEXTS, *CHOICES) and kind.charset not in _CODECS and kind.charset != "latin1":
         raise Unsupported(

@@ -84,6 +84,11 @@ class Postgres(Database):
                 f'the publication "{state.publication}" does not have {table.full_name}',
                 hint=f"ALTER PUBLICATION … ADD TABLE {table.full_name}, as its owner",
             )
+        elif part := control.publishes_in_part(state.publication).get(table.oid):
+            raise InvalidDefinition(
+                f'the publication "{state.publication}" publishes {part} of {table.full_name}',
+                hint="all that happens to its rows is needed; let it publish that, or name another",
+            )
 
     def end_table(self, control: Control, state: SourceState, table: SourceTable) -> None:
         if state.owned:
@@ -93,10 +98,16 @@ class Postgres(Database):
         self, control: Control, state: SourceState, tables: Sequence[SourceTable]
     ) -> list[tuple[SourceTable, str]]:
         published = control.published(state.publication)
-        return [
+        gone = [
             (table, f"{table.full_name} was dropped, or is not published any more ({AGAIN})")
             for table in tables
             if table.oid not in published
+        ]
+        in_part = control.publishes_in_part(state.publication)
+        return gone + [
+            (table, f"of {table.full_name} only a part is published: {in_part[table.oid]} ({AGAIN})")
+            for table in tables
+            if table.oid in in_part
         ]
 
     def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:

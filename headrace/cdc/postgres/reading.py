@@ -29,7 +29,9 @@ BUFFERED = 1 << 20
 file is a spooled one: receiving then took about twice as long."""
 
 BLOCK = 16 << 20
-"""Bytes of CSV that become one piece of columns; no row may be larger"""
+"""Bytes of CSV that become one piece of columns; more, if a row is larger"""
+
+LARGEST_BLOCK = (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +96,31 @@ def _texts(copied: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _read(copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    """In larger blocks from a row on that is longer than a block."""
+    block, done = BLOCK, 0
+    while True:
+        passed = 0
+        try:
+            for batch in _blocks(copied, names, types, block):
+                fresh = batch.slice(min(batch.num_rows, done - passed))
+                passed += batch.num_rows
+                if fresh.num_rows:
+                    done += fresh.num_rows
+                    yield fresh
+            return
+        except pa.ArrowInvalid as problem:
+            if "straddling" not in str(problem) or block == LARGEST_BLOCK:
+                raise
+        block = min(4 * block, LARGEST_BLOCK)
+        copied.seek(0)
+
+
+def _blocks(
+    copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType], block: int
+) -> Iterator[pa.RecordBatch]:
     yield from pc.open_csv(
         copied,
-        read_options=pc.ReadOptions(column_names=names, block_size=BLOCK),
+        read_options=pc.ReadOptions(column_names=names, block_size=block),
         parse_options=pc.ParseOptions(newlines_in_values=True),
         convert_options=pc.ConvertOptions(
             column_types={name: types.get(name, pa.string()) for name in names},

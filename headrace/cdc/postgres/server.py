@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 OLDEST = 130000
 """The first version with pg_current_snapshot() and publications of partitioned tables"""
 
+LOCK_SECONDS = 10
+"""Who waits for a table that somebody else keeps gives up: it is asked for again later, and meanwhile others go on"""
+
 _SETTINGS = {
     "DateStyle": "ISO",
     "TimeZone": "UTC",
@@ -35,7 +38,8 @@ _SETTINGS = {
     "search_path": "pg_catalog",
     "standard_conforming_strings": "on",
     "statement_timeout": "0",
-    "lock_timeout": "0",
+    "lock_timeout": f"{LOCK_SECONDS}s",
+    "row_security": "off",
     "idle_in_transaction_session_timeout": "0",
     "client_min_messages": "warning",
 }
@@ -81,6 +85,8 @@ class Address:
         psycopg2 = driver()
         try:
             yield
+        except psycopg2.errors.LockNotAvailable:
+            raise SourceRefused(f"PostgreSQL at {self}: a table is locked by somebody else") from None
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as problem:
             raise SourceUnreachable(f"PostgreSQL at {self}: {self._said(problem)}") from None
         except psycopg2.Error as problem:
@@ -94,6 +100,7 @@ def driver() -> Any:
         raise EnvironmentProblem(
             "the driver for PostgreSQL is not installed", hint="pip install 'headrace[postgres]'"
         ) from None
+    import psycopg2.errors
     import psycopg2.extras
 
     return psycopg2
@@ -218,6 +225,19 @@ class Control:
     def drop_publication(self, name: str) -> None:
         self.rows(f"DROP PUBLICATION IF EXISTS {identifier(name)}")
 
+    def publishes_in_part(self, name: str) -> dict[int, str]:
+        """What is left out of tables of the publication, by the table's number; all of it is needed."""
+        found = self.rows(
+            "SELECT c.oid::bigint, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,"
+            " to_jsonb(t) ->> 'rowfilter' FROM pg_publication p JOIN pg_publication_tables t USING (pubname)"
+            " JOIN pg_namespace n ON n.nspname = t.schemaname"
+            " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
+            f" WHERE p.pubname = {literal(name)}"
+        )
+        told = {oid: f"only its rows with {rows}" for oid, _, rows in found if rows is not None}
+        some = {oid for oid, all_changes, _ in found if not all_changes}
+        return told | dict.fromkeys(some, "not all of INSERT, UPDATE, DELETE and TRUNCATE")
+
     def publishes(self, name: str, schema: str, table: str) -> bool:
         return bool(
             self.rows(
@@ -266,13 +286,14 @@ class Control:
         """All of its columns, and its primary key."""
         where = f"n.nspname = {literal(schema)} AND c.relname = {literal(name)}"
         found = self.rows(
-            "SELECT c.oid::bigint, c.relkind, c.relreplident, c.relpersistence, has_table_privilege(c.oid, 'SELECT')"
+            "SELECT c.oid::bigint, c.relkind, c.relreplident, c.relpersistence, has_table_privilege(c.oid, 'SELECT'),"
+            " row_security_active(c.oid), EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)"
             f" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {where}"
         )
         shown = f'"{schema}.{name}"'
         if not found:
             raise UndefinedRelation(f"there is no table {shown} in PostgreSQL at {self.address}")
-        oid, kind, identity, persistence, readable = found[0]
+        oid, kind, identity, persistence, readable, filtered, has_children = found[0]
         if kind not in ("r", "p"):
             raise InvalidDefinition(f"{shown} is not a table", hint="views and foreign tables have no log")
         if persistence != "p":
@@ -283,6 +304,15 @@ class Control:
             raise SourceRefused(
                 f'user "{self.address.user}" may not read {shown}',
                 hint=f"GRANT SELECT ON {identifier(schema)}.{identifier(name)} TO {identifier(self.address.user)}",
+            )
+        if filtered:
+            raise SourceRefused(
+                f'user "{self.address.user}" sees only some rows of {shown}: it has row level security',
+                hint="the log has all of them; use a role with BYPASSRLS, or the owner of the table",
+            )
+        if has_children and kind == "r":
+            raise InvalidDefinition(
+                f"other tables inherit from {shown}", hint="follow each of them; or make it a partitioned table"
             )
         columns = tuple(map(_column, self.rows(_COLUMNS.format(oid=oid))))
         key = tuple(row[0] for row in self.rows(_KEY.format(oid=oid)))
@@ -318,6 +348,17 @@ class Control:
             return False
         _, files = self.rows(_STORED.format(oid=table.oid))[0]
         return tuple(files) == table.files and not self.value(_ADDED.format(oid=table.oid, last=table.last_attnum))
+
+    def row_bytes(self, table: SourceTable) -> int:
+        """Of a row, on average, as of when the server looked last; 0: it has not."""
+        name = f"{literal(table.full_name)}::regclass"
+        found = self.value(
+            "SELECT sum((c.relpages + coalesce(t.relpages, 0)) * current_setting('block_size')::bigint)"
+            " / nullif(sum(greatest(c.reltuples, 0)), 0)"
+            " FROM pg_class c LEFT JOIN pg_class t ON t.oid = c.reltoastrelid"
+            f" WHERE c.relkind = 'r' AND c.oid IN (SELECT relid FROM pg_partition_tree({name}) UNION SELECT {name})"
+        )
+        return int(found or 0)
 
     def estimated_rows(self, table: SourceTable) -> int:
         """What the server's statistics say; it need not be close."""

@@ -15,7 +15,8 @@ from headrace.cdc.postgres.server import Address, Control, SourceRefused, driver
 from headrace.cdc.stream import BUFFER_BYTES, LogFeed
 
 PIECE_EVENTS = 50_000
-"""A transaction with more changes is handed over in several pieces."""
+PIECE_BYTES = 8 << 20
+"""A transaction with more changes, or larger ones, is handed over in several pieces."""
 
 FEEDBACK_SECONDS = 5.0
 """How often the server hears of us; or more often, if it has less patience (wal_sender_timeout)"""
@@ -121,7 +122,7 @@ class LogStream(LogFeed):
                 seen += 1
                 if seen <= skip:
                     continue  # a part of it was taken before the connection was lost
-                if len(piece.events) >= PIECE_EVENTS:
+                if len(piece.events) >= PIECE_EVENTS or (piece.events and size > PIECE_BYTES):
                     piece.final = False
                     self._arrived(piece, size)
                     piece, size = _begun(piece.xid, piece.committed_at, piece.commit, seen - 1), 0

@@ -172,20 +172,19 @@ class LogReader:
         self.adds = grown_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
-        self._names = (table.full_name, relation.identity)
-        self._identity = all(relation.columns[number].key for number in self._key)
+        self._name = table.full_name
         self._full = relation.identity == "f"
+        if not self._full and not all(relation.columns[number].key for number in self._key):
+            raise TableStopped(
+                f"the log does not have the primary key of rows of {table.full_name} that are changed or deleted",
+                hint="its REPLICA IDENTITY must be DEFAULT or FULL; then create the table again",
+            )
 
     def changes(self, event: RowChange | Truncated) -> list[Change | Truncate]:
         if isinstance(event, Truncated):
             return [Truncate()]
         old_key = None
         if event.old is not None:
-            if not self._identity and not self._full:
-                raise TableStopped(
-                    f"the log does not have the primary key of rows of {self._names[0]} that are changed or deleted",
-                    hint="its REPLICA IDENTITY must be DEFAULT or FULL; then create the table again",
-                )
             old_key = tuple(event.old[number] for number in self._key)
         if event.new is None:
             return [Change(key=old_key)]
@@ -198,9 +197,7 @@ class LogReader:
         if any(not isinstance(part, str) for part in key):
             # A key part that is stored out of line and did not change; an old key is then not sent, or has it.
             if old_key is None:
-                raise TableStopped(
-                    f"the log leaves the key of a row of {self._names[0]} out", hint="REPLICA IDENTITY FULL"
-                )
+                raise TableStopped(f"the log leaves the key of a row of {self._name} out", hint="REPLICA IDENTITY FULL")
             key = tuple(new if isinstance(new, str) else old for new, old in zip(key, old_key, strict=True))
             known = dict(zip(self._key, key, strict=True))
             values = tuple(known.get(at, value) for at, value in zip(self._columns, values, strict=True))

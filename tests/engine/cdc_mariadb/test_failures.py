@@ -74,6 +74,19 @@ def test_what_a_session_logs_in_another_way_stops_the_table(db, mariadb, source)
     assert "binlog_format" in stopped(db)["other"][1]
 
 
+def test_what_is_loaded_as_a_statement_stops_tables_and_not_the_source(db, mariadb, source):
+    mariadb.run("CREATE TABLE loaded (id INT PRIMARY KEY)", "CREATE TABLE late (id INT PRIMARY KEY)")
+    db.sql("CREATE TABLE loaded (*) FROM my TABLE 'loaded'; WAIT loaded")
+    path = mariadb.give("rows.csv", b"1\n2\n")
+    mariadb.run("SET SESSION binlog_format = STATEMENT", f"LOAD DATA INFILE '{path}' INTO TABLE loaded")
+    caught_up(db, mariadb)
+    assert "LOAD was logged as text" in stopped(db)["loaded"][1]
+    db.sql("CREATE TABLE late (*) FROM my TABLE 'late'; WAIT late")
+    mariadb.run("INSERT INTO late VALUES (1)")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT * FROM late") == [(1,)]
+
+
 def test_what_is_undone_in_the_log_itself(db, mariadb, source, monkeypatch):
     """A transaction that also wrote to a table without transactions is logged with what it has taken back."""
     mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE isam (id INT) ENGINE = MyISAM")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import psycopg2.extras
 import pytest
 
+from headrace.cdc.postgres import server
+from headrace.engine.chunk_reads import READERS
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed, Unsupported
 from tests.engine.cdc_postgres.conftest import (
     NEEDS_POSTGRES,
@@ -17,6 +21,7 @@ from tests.engine.cdc_postgres.conftest import (
     theirs,
 )
 from tests.engine.conftest import eventually
+from tests.support.postgres import PASSWORD
 
 pytestmark = NEEDS_POSTGRES
 
@@ -169,6 +174,10 @@ def test_rights_that_are_taken_away_hold_up_one_table(db, postgres):
         postgres.run("GRANT SELECT ON t TO reader")
         db.sql("WAIT t")
         assert rows(db, "SELECT count(*) FROM t") == [(20,)]
+        postgres.run("ALTER TABLE u ENABLE ROW LEVEL SECURITY; CREATE POLICY few ON u USING (id < 0)")
+        with pytest.raises(HeadraceError, match="row level security"):
+            db.sql("CREATE TABLE few (*) FROM pg TABLE 'u'")
+        postgres.run("ALTER TABLE u DISABLE ROW LEVEL SECURITY")
         with pytest.raises(InvalidDefinition, match="does not have"):
             postgres.run("CREATE TABLE w (LIKE t INCLUDING ALL); GRANT SELECT ON w TO reader")
             db.sql("CREATE TABLE w (*) FROM pg TABLE 'w'")
@@ -182,18 +191,77 @@ def test_rights_that_are_taken_away_hold_up_one_table(db, postgres):
         postgres.run("DROP OWNED BY reader CASCADE; DROP ROLE reader")
 
 
+def test_a_publication_of_a_part_is_refused(db, postgres):
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (LIKE t INCLUDING ALL)")
+    postgres.run("CREATE PUBLICATION ours FOR TABLE t, u WHERE (id > 5) WITH (publish_via_partition_root = true)")
+    db.sql("CREATE SECRET pw AS '" + PASSWORD.replace("'", "''") + "'")
+    asked = options(postgres, **{"publication.name": "ours"})
+    db.sql(f"CREATE SOURCE pg WITH ({asked}, password = SECRET pw)")
+    with pytest.raises(InvalidDefinition, match=r"only its rows with \(id > 5\)"):
+        db.sql("CREATE TABLE u (*) FROM pg TABLE 'u'")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    postgres.run("ALTER PUBLICATION ours SET (publish = 'insert, delete')")
+    eventually(lambda: "not all of INSERT, UPDATE" in (stopped(db).get("t", ("", ""))[1] or ""))
+    with pytest.raises(InvalidDefinition, match="not all of INSERT"):
+        db.sql("CREATE TABLE v (*) FROM pg TABLE 't'")
+
+
+def test_a_table_that_somebody_keeps_holds_up_no_other(db, postgres, source, monkeypatch):
+    monkeypatch.setitem(server._SETTINGS, "lock_timeout", "500ms")
+    postgres.run("CREATE TABLE kept (id int PRIMARY KEY); INSERT INTO kept SELECT generate_series(1, 9)")
+    postgres.run("CREATE TABLE other (LIKE kept INCLUDING ALL)")
+    db.sql(
+        "CREATE TABLE other (*) FROM pg TABLE 'other'; WAIT other; PAUSE; CREATE TABLE kept (*) FROM pg TABLE 'kept'"
+    )
+    keeps = postgres.connect()
+    keeps.autocommit = False
+    with keeps.cursor() as cursor:
+        cursor.execute("LOCK TABLE kept")
+        db.sql("RESUME")
+        eventually(lambda: "locked by somebody else" in (stopped(db).get("kept", ("", ""))[1] or ""))
+        postgres.run("INSERT INTO other VALUES (10)")
+        caught_up(db, postgres)
+        assert rows(db, "SELECT * FROM other") == [(10,)] and stopped(db)["kept"][0] == "retrying"
+    keeps.rollback()
+    db.sql("WAIT kept")
+    assert rows(db, "SELECT count(*) FROM kept") == [(9,)]
+
+
+def test_only_so_many_snapshots_are_open_at_once(db, postgres, source):
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        postgres.run(f"CREATE TABLE {name} (id int PRIMARY KEY); INSERT INTO {name} SELECT generate_series(1, 9)")
+    looked, most = threading.Event(), []
+
+    def look() -> None:
+        while not looked.wait(0.01):
+            found = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            most.append(postgres.run(f"{found} AND application_name = 'headrace'")[0][0])
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        db.sql("PAUSE; " + "; ".join(f"CREATE TABLE {name} (*) FROM pg TABLE '{name}'" for name in names) + "; RESUME")
+        db.sql("; ".join(f"WAIT {name}" for name in names))
+    finally:
+        looked.set()
+        watch.join()
+    assert 0 < max(most) <= 2 * READERS  # what the driver holds, and tasks between two statements
+    assert [len(rows(db, f"SELECT * FROM {name}")) for name in names] == [9] * 12
+
+
 def test_a_replica_identity_that_becomes_useless(db, postgres, source):
     postgres.run("CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL UNIQUE); INSERT INTO t VALUES (1, 1), (2, 2)")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
     postgres.run("ALTER TABLE t REPLICA IDENTITY FULL; UPDATE t SET id = 3 WHERE id = 2")
     caught_up(db, postgres)
     assert rows(db, "SELECT * FROM t") == [(1, 1), (3, 2)]
-    postgres.run("ALTER TABLE t REPLICA IDENTITY USING INDEX t_v_key; DELETE FROM t WHERE id = 1")
+    postgres.run("ALTER TABLE t REPLICA IDENTITY USING INDEX t_v_key; UPDATE t SET id = 4 WHERE id = 1")
     caught_up(db, postgres)
     assert "REPLICA IDENTITY" in stopped(db)["t"][1] and rows(db, "SELECT * FROM t") == [(1, 1), (3, 2)]
     postgres.run("ALTER TABLE t REPLICA IDENTITY DEFAULT")
     db.sql("RESNAPSHOT TABLE t; WAIT t")
-    assert rows(db, "SELECT * FROM t") == [(3, 2)]
+    assert rows(db, "SELECT * FROM t") == [(3, 2), (4, 1)]
 
 
 def test_an_old_server_is_refused(db, postgres, monkeypatch):

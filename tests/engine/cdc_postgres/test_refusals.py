@@ -21,13 +21,15 @@ def test_what_cannot_be_followed_is_refused_by_name(db, postgres, source, tmp_pa
         CREATE TABLE times (a int PRIMARY KEY, at pair, gen int GENERATED ALWAYS AS (1) STORED);
         CREATE TABLE nothing (a int PRIMARY KEY); ALTER TABLE nothing REPLICA IDENTITY NOTHING;
         CREATE TABLE indexed (a int PRIMARY KEY, b int NOT NULL UNIQUE);
-        ALTER TABLE indexed REPLICA IDENTITY USING INDEX indexed_b_key; CREATE VIEW seen AS SELECT 1 AS a"""
+        ALTER TABLE indexed REPLICA IDENTITY USING INDEX indexed_b_key; CREATE VIEW seen AS SELECT 1 AS a;
+        CREATE TABLE parent (a int PRIMARY KEY); CREATE TABLE child () INHERITS (parent)"""
     )
     for statement, error, message in (
         ("CREATE TABLE t (*) FROM pg TABLE 'keyless'", InvalidDefinition, "no primary key"),
         ("CREATE TABLE t (*) FROM pg TABLE 'unlogged'", InvalidDefinition, "unlogged"),
         ("CREATE TABLE t (*) FROM pg TABLE 'nothing'", InvalidDefinition, "REPLICA IDENTITY"),
         ("CREATE TABLE t (*) FROM pg TABLE 'indexed'", InvalidDefinition, "REPLICA IDENTITY"),
+        ("CREATE TABLE t (*) FROM pg TABLE 'parent'", InvalidDefinition, "other tables inherit"),
         ("CREATE TABLE t (*) FROM pg TABLE 'seen'", InvalidDefinition, "not a table"),
         ("CREATE TABLE t (*) FROM pg TABLE 'absent'", UndefinedRelation, '"public.absent"'),
         ("CREATE TABLE t (*) FROM pg TABLE 'times'", Unsupported, 'column "at" is of type public.pair'),

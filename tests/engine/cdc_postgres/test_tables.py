@@ -227,12 +227,25 @@ def test_a_partitioned_table_is_one_table(db, postgres, source):
     assert rows(db, "SELECT * FROM p") == theirs(postgres, "SELECT * FROM p")
 
 
-def test_a_transaction_that_is_too_large_for_an_epoch_comes_in_pieces(db, postgres, source, monkeypatch):
-    monkeypatch.setattr(stream, "PIECE_EVENTS", 10)
+@pytest.mark.parametrize(("bound", "value"), [("PIECE_EVENTS", 10), ("PIECE_BYTES", 200)])
+def test_a_transaction_that_is_too_large_for_an_epoch_comes_in_pieces(db, postgres, source, monkeypatch, bound, value):
+    monkeypatch.setattr(stream, bound, value)
+    pieces = []
+    arrived = stream.LogStream._arrived
+    monkeypatch.setattr(stream.LogStream, "_arrived", lambda *one: pieces.append(len(one[1].events)) or arrived(*one))
     postgres.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
     postgres.run(
         "BEGIN; INSERT INTO t SELECT g, 0 FROM generate_series(1, 95) g; UPDATE t SET v = 1 WHERE id % 2 = 0; COMMIT"
     )
     caught_up(db, postgres)
-    assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
+    assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t") and max(pieces) <= 20
+
+
+def test_rows_that_are_larger_than_a_block(db, postgres, source, monkeypatch):
+    """By default, 16 MiB; of a value's text, the server allows a gigabyte."""
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (LIKE t INCLUDING ALL)")
+    wide = "repeat('x', CASE WHEN g % 7 = 0 THEN 20000000 ELSE g END)"
+    postgres.run(f"INSERT INTO t SELECT g, {wide} FROM generate_series(1, 16) g")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.parallelism = 1); WAIT t")
+    assert rows(db, "SELECT id, length(v) FROM t") == theirs(postgres, "SELECT id, length(v) FROM t")
