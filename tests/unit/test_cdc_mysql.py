@@ -6,6 +6,7 @@ import dataclasses
 import struct
 import zlib
 
+import pyarrow as pa
 import pytest
 
 from headrace.cdc.changelog import Change, Piece, Truncate
@@ -17,9 +18,9 @@ from headrace.cdc.mysql.rows import value_reader
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
 from headrace.cdc.mysql.tables import LogReader, SourceColumn, SourceTable
-from headrace.cdc.mysql.types import SourceType, checked, encoded, natural, printed
+from headrace.cdc.mysql.types import SourceType, checked, columns_read, encoded, natural, printed
 from headrace.cdc.problems import MalformedLog, TableStopped
-from headrace.errors import InvalidDefinition, Unsupported
+from headrace.errors import DataError, InvalidDefinition, Unsupported
 from headrace.types import SqlType
 
 INT = SourceType(name="int", text="int(11)")
@@ -409,3 +410,11 @@ def test_values(column, kind, data, text):
     number, length = column
     read = value_reader(LogColumn("c", number, length, False, 0, ()), kind)
     assert read(bytes.fromhex(data), 0) == (text, len(data) // 2)
+
+
+def test_ascii_with_other_bytes_is_no_text_from_either_side():
+    kind = dataclasses.replace(TEXT, charset="ascii", collation="ascii_general_ci", collation_id=11)
+    with pytest.raises(DataError, match="no text in the character set ascii"):
+        columns_read(pa.array([b"a", "é".encode()]), kind, SqlType("varchar"), "v")
+    with pytest.raises(UnicodeDecodeError):
+        printed(kind)("é".encode())
