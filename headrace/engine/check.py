@@ -18,6 +18,7 @@ from headrace.engine.moments import at_its_time
 from headrace.engine.spark import spark_errors
 from headrace.engine.watermarks import events_on_time
 from headrace.errors import ObjectNotReady, Unsupported
+from headrace.plan.finished import finished
 from headrace.plan.temporal import looked_up_once
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
@@ -86,6 +87,11 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
             on_time = _on_time(state, upstream, relation)
             if on_time is None:
                 frames[upstream.name] = engine.event_sources.covered(state, upstream, relation)
+            elif finished(state.catalog.relations[on_time], state.catalog) is not None:
+                raise Unsupported(
+                    f'what {relation.kind} "{relation.name}" has read of source "{upstream.name}" is not kept:'
+                    " it goes when windows have closed"
+                )
             else:
                 frames[upstream.name] = engine.frame(state, on_time)
             continue

@@ -34,7 +34,7 @@ from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
-from headrace.engine.moments import Moments, spark_condition, there_now, with_clock
+from headrace.engine.moments import Moments, spark_condition, spark_open, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
@@ -182,7 +182,9 @@ class KeyedRelations:
             now = moments.time_of(state.offsets, relation.operator)
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
-                return self._recomputed(state, relation, None, epoch)
+                # What has closed before is final, and may be gone from the input.
+                open = None if relation.operator.watermark is None else spark_open(relation.operator, then)
+                return self._recomputed(state, relation, None, epoch, only=open)
             if keys is None or moved.num_rows > FEW_KEYS:
                 every = self._all_keys(state, relation, touched, built, moved)
                 return self._recomputed(state, relation, every, epoch)
@@ -465,8 +467,13 @@ class KeyedRelations:
             return keys
         return keys.where(f"{spark_expression([f'_hr_k{at}' for at, _ in enumerate(relation.operator.key)])} < {built}")
 
-    def _recomputed(self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int) -> TableDelta | None:
-        """By a query over the inputs, of some keys or all, compared with what the relation holds of them."""
+    def _recomputed(
+        self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int, only: str | None = None
+    ) -> TableDelta | None:
+        """By a query over the inputs, of some keys or all, compared with what the relation holds of them.
+
+        ``only``: a condition on the relation's rows, beyond which all stay as they are.
+        """
         frames = self._inputs(state, relation)
         old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
@@ -475,6 +482,8 @@ class KeyedRelations:
                     frames[id] = _of_keys(frames[id], columns, keys)
             old = _of_keys(old, relation.operator.key, keys)
         new = _at(state, relation, self._evaluated(state, relation, frames))
+        if only is not None:
+            new, old = new.where(only), old.where(only)
         return self._replaced(state, relation, new, old, epoch)
 
     def _replaced(

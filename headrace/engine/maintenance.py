@@ -15,12 +15,14 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.catalog import Relation
+from headrace.catalog import INTERNAL, Catalog, Relation
 from headrace.engine.following import with_copies_shown
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.streams import cancel_tagged, tagged
+from headrace.engine.watermarks import watermark
 from headrace.errors import DiskFull, EngineClosed, HeadraceError, SparkJobCancelled
 from headrace.failpoints import failpoint
+from headrace.plan.finished import Finished, finished
 from headrace.state.compaction import Choice, choose, whole
 from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
@@ -57,6 +59,7 @@ class Maintenance:
         self.being_merged: frozenset[int] = frozenset()
         """The relation that a merge is writing files of."""
         self.compactions = 0
+        self._finished_in: tuple[Catalog | None, dict[int, Finished]] = (None, {})
         self._thread = threading.Thread(target=self._loop, name="headrace-maintenance", daemon=True)
 
     def start(self) -> None:
@@ -109,8 +112,9 @@ class Maintenance:
                 self._merge(relation_id, choice)
 
     def _choose(self, relation_id: int, runs: Sequence[Run]) -> Choice | None:
-        if str(relation_id) not in self._engine.committed.positions and not any(run.base for run in runs):
-            return choose(runs)
+        committed = self._engine.committed
+        if str(relation_id) not in committed.positions and not any(run.base for run in runs):
+            return choose(runs, shrinks=relation_id in self._finished(committed.catalog))
         # It is being filled: its chunks share no key, and become one run when it is complete. What live writes leave is
         # merged only to keep the manifest small. For each of its keys a chunk may lie below, whatever the epochs say.
         rest = [run for run in runs if not run.base]
@@ -135,7 +139,8 @@ class Maintenance:
                 return
             self.being_merged = frozenset((relation_id,))
             try:
-                self._merge_runs(relation, [by_id[id] for id in choice.inputs], choice)
+                finished = self._finished_by(manifest, relation_id) if choice.bottom else None
+                self._merge_runs(relation, [by_id[id] for id in choice.inputs], choice, finished)
                 self.compactions += 1
             except SparkJobCancelled:
                 if relation_id in engine.committed.runs:
@@ -147,9 +152,32 @@ class Maintenance:
             finally:
                 self.being_merged = frozenset()
 
-    def _merge_runs(self, relation: Relation, inputs: Sequence[Run], choice: Choice) -> None:
+    def _finished(self, catalog: Catalog) -> dict[int, Finished]:
+        """Of internal tables whose rows may go when windows have closed: which; worked out once for a catalog."""
+        if self._finished_in[0] is not catalog:
+            closes = any(each.lateness is not None for each in catalog)
+            found = ((each.id, finished(each, catalog)) for each in (catalog.of_kind(INTERNAL) if closes else ()))
+            self._finished_in = (catalog, {id: each for id, each in found if each is not None})
+        return self._finished_in[1]
+
+    def _finished_by(self, manifest: Manifest, relation_id: int) -> tuple[str, int] | None:
+        """The column and the time of rows that nobody needs any more."""
+        if (found := self._finished(manifest.catalog).get(relation_id)) is None:
+            return None
+        column, (after, ids) = found
+        return column, min(watermark(manifest.offsets, id) for id in ids) - after
+
+    def _merge_runs(
+        self, relation: Relation, inputs: Sequence[Run], choice: Choice, finished: tuple[str, int] | None
+    ) -> None:
         engine = self._engine
-        body = MergeRange(files=engine.storage.files, layout=Layout.of(relation), policy=None, bottom=choice.bottom)
+        body = MergeRange(
+            files=engine.storage.files,
+            layout=Layout.of(relation),
+            policy=None,
+            bottom=choice.bottom,
+            finished=finished,
+        )
         with spark_errors(f'merging runs of "{relation.label}"'), tagged(engine.spark, MERGE_TAG):
             files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
         merged = Run(

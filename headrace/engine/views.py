@@ -22,6 +22,7 @@ from headrace.engine.moments import CLOCK, timed
 from headrace.engine.plans import describe_view, refuse_unfinished
 from headrace.errors import Unsupported
 from headrace.plan.cut import cut
+from headrace.plan.finished import finished
 from headrace.plan.keys import StreamKey
 from headrace.plan.pieces import Keyed
 from headrace.sql import statements as ast
@@ -52,6 +53,7 @@ def new_view(
     catalog = state.catalog
     bound = bind_query(statement.query, catalog, functions=engine.functions)
     refuse_unfinished(catalog, bound)
+    _refuse_finished(catalog, bound)
     try:
         bound, key, columns = describe_view(statement.query, catalog, names, engine.functions)
     except Unsupported:
@@ -112,6 +114,16 @@ def _cut_view(
     for each in (*made, relation):
         KeyCodec.of(each)  # refuses key types that have no order
     return NewView(relation=relation, made=made, key=key, catalog=with_made)
+
+
+def _refuse_finished(catalog: Catalog, bound: BoundQuery) -> None:
+    """An internal table can be read like any other, but one without history cannot fill a view."""
+    for relation in (catalog.relations[id] for id in bound.relations):
+        if finished(relation, catalog) is not None:
+            raise Unsupported(
+                f'a materialized view on "{relation.name}", which loses the rows of windows that have closed',
+                hint=f'create it on what "{catalog.owner(relation).name}" reads',
+            )
 
 
 def _refuse_recomputing(catalog: Catalog, relations: tuple[Relation, ...]) -> None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from headrace.catalog import INTERNAL, INTERNAL_PREFIX, Catalog, Column, KeyColumn, Lateness, Operator, Relation
 from headrace.errors import Unsupported
 from headrace.plan.build import build, output_types
+from headrace.plan.finished import finished
 from headrace.plan.keys import stream_key
 from headrace.plan.nodes import Node
 from headrace.plan.pieces import (
@@ -285,7 +286,8 @@ class Arrangements:
 
     def _add(self, relation: Relation, what: str) -> Relation:
         for other in self.catalog.of_kind(INTERNAL):
-            if self._same(other, relation):
+            # One that loses rows when windows close has no history for others.
+            if self._same(other, relation) and (other in self.made or finished(other, self.catalog) is None):
                 return other
         relation = relation.replace(name=f"__internal_{self._view}_{relation.id}_{what}")
         self.catalog = self.catalog.add(relation)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from headrace.catalog import INTERNAL_PREFIX, MATERIALIZED_VIEW, SOURCE, Catalog
+from headrace.catalog import INTERNAL, INTERNAL_PREFIX, MATERIALIZED_VIEW, SOURCE, Catalog
 from headrace.errors import Unsupported
 from headrace.plan.moments import has_now
 from headrace.plan.pieces import aliased, conjuncts, free_name, has_query, outputs_of, select, subquery, typed_column
@@ -112,7 +112,8 @@ def _hidden_key(query: exp.Expression, catalog: Catalog, name: str) -> tuple[exp
     return None
 
 
-def _both(one: Closing, other: Closing) -> Closing:
+def both(one: Closing, other: Closing) -> Closing:
+    """When a row is final by one and by the other."""
     return Closing(max(one.after, other.after), one.watermarks | other.watermarks)
 
 
@@ -134,7 +135,7 @@ class _Closings:
             sides = [(outputs_of(each), self.of(each, ctes)) for each in (query.this, query.expression)]
             (names, left), (others, right) = sides
             pairs = zip(names, others, strict=True)
-            return {name: _both(left[name], right[other]) for name, other in pairs if name in left and other in right}
+            return {name: both(left[name], right[other]) for name, other in pairs if name in left and other in right}
         return self._select(query, ctes) if isinstance(query, exp.Select) else {}
 
     def _select(self, node: exp.Select, ctes: Mapping[str, Closings]) -> Closings:
@@ -193,7 +194,7 @@ class _Closings:
             ends = [(end.table, end.name) for end in sides]
             for one, other in (ends, ends[::-1]):
                 if one in left and other in right:
-                    found[one] = _both(left[one], right[other])
+                    found[one] = both(left[one], right[other])
                     if not side:
                         found[other] = found[one]
         return found
@@ -216,11 +217,10 @@ class _Closings:
         relation = self._catalog.get(name)
         if relation.lateness is not None:
             return {relation.lateness.column: Closing(1, frozenset([relation.id]))}
-        if relation.kind != MATERIALIZED_VIEW or relation.query is None:
+        if relation.kind not in (MATERIALIZED_VIEW, INTERNAL) or relation.query is None:
             return {}
         bound = bind_query(parse_query(relation.query), self._catalog)
-        visible = [each.name for each in relation.visible_columns]
-        own = dict(zip(bound.output, visible, strict=True))
+        own = dict(zip(bound.output, (each.name for each in relation.columns), strict=False))
         # A view on a source has read more of it, or less, than what has its watermark here.
         return {
             own[output]: closing
@@ -252,6 +252,8 @@ class _Known:
     def _base(self, node: exp.Expression) -> Closing | None:
         if isinstance(node, exp.Column):
             return self._columns.get((node.table, node.name))
+        if isinstance(node, exp.Cast) and _same_moment(node.to):
+            return self.closing(node.this)
         if not isinstance(node, exp.Anonymous):
             return None
         name, arguments = str(node.this).lower(), node.expressions
@@ -265,6 +267,11 @@ class _Known:
         inner = self.closing(arguments[1])
         # A bin is final when the first moment of the next one is.
         return None if inner is None else Closing(inner.after + width - 1, inner.watermarks)
+
+
+def _same_moment(kind: exp.DataType) -> bool:
+    """Whether a time that is cast to a type stays what it is: the time zone is always UTC."""
+    return kind.this in (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ) and not kind.expressions
 
 
 def _shifted(node: exp.Expression) -> tuple[exp.Expression, int]:

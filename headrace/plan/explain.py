@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL, Catalog, KeyColumn, Relation
+from headrace.plan.finished import finished
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.sql.dialect import print_sql
@@ -39,6 +40,7 @@ def explain_pieces(
         dist=_hash(view.distribution),
         incremental=_rule(view, catalog),
     )
+    catalog = Catalog(catalog.relations | {view.id: view}, catalog.next_id)
     return "\n".join([top, *_piece(view, catalog, plan_of, filled, "", "└─")])
 
 
@@ -87,6 +89,9 @@ def _piece(
     operator = relation.operator
     name = "Stream" + "".join(word.capitalize() for word in operator.describe.split("(")[0].split())
     fields = {"key": name_list(operator.key)} if operator.key else {}
+    # What it looks things up in: its own rows, and those of its inputs unless their changes are enough.
+    read = () if operator.adds else (catalog.relations[id].name for id, _ in operator.inputs)
+    fields |= {"dist": _hash(relation.distribution), "state": name_list([relation.name, *read])}
     lines = [indent + branch + _line(name, **fields, incremental=_rule(relation, catalog))]
     for number, (id, columns) in enumerate(operator.inputs, 1):
         each = catalog.relations[id]
@@ -112,11 +117,13 @@ def _stored(
     branch: str,
 ) -> list[str]:
     """An internal table, and what it follows."""
+    until = finished(relation, catalog)
     line = _line(
         "StreamInternalTable",
         table=quote_sql(relation.name),
         pk=_list(map(_key, relation.pk)),
         dist=_hash(relation.distribution),
+        **({} if until is None else {"keeps": f"what has not closed by {quote_sql(until[0])}"}),
         incremental=_rule(relation, catalog),
     )
     below = indent + {"├─": "│ ", "└─": "  "}[branch]

@@ -13,6 +13,8 @@ Rules beyond that:
 * The oldest run, often by far the largest, is rewritten only when the rest has grown to a quarter of it.
 * When more than 30 % of all rows retract others, everything is merged: it is the retractions, and what they kill, that
   reads pay for.
+* Where merging also leaves out rows that nobody needs any more (closed windows), everything is merged as soon as the
+  rest has grown to the size of the oldest run: so what is stored is at most about twice what was needed then.
 * A run whose own files overlap as much as a tier of runs would (an index that was filled in the order of its table) is
   merged with itself.
 * The oldest runs are left alone while their files are large and no other run reaches into their key range: merging
@@ -51,17 +53,21 @@ class Choice:
     """Nothing older may hold a key of the inputs, so that the merge needs to keep no retraction."""
 
 
-def choose(runs: Sequence[Run], *, fanout: int = 8) -> Choice | None:
-    """What to merge now, or None if all is well. Ask again after each merge."""
+def choose(runs: Sequence[Run], *, fanout: int = 8, shrinks: bool = False) -> Choice | None:
+    """What to merge now, or None if all is well. Ask again after each merge.
+
+    ``shrinks``: merging all of them leaves rows out.
+    """
     ordered = sorted(runs, key=lambda run: (run.first_epoch, run.last_epoch))
     for number, run in enumerate(ordered):
         if run.depth >= fanout:
             return Choice(inputs=(run.id,), level=max(1, tier(run.rows, fanout)), bottom=number == 0)
-    active = ordered[_settled(ordered) :]
+    active = ordered if shrinks else ordered[_settled(ordered) :]
     if len(active) < 2:
         return None
     rows = [run.rows for run in active]
-    window = _retracted(active, rows, fanout) or _tiered(rows, fanout)
+    grown = shrinks and len(active) >= fanout and sum(rows[1:]) >= rows[0]
+    window = (0, len(active)) if grown else _retracted(active, rows, fanout) or _tiered(rows, fanout)
     if window is None:
         return None
     start, stop = window

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
@@ -64,6 +65,9 @@ class MergeRange:
     bottom: bool = False
     keep_unchanged: bool = False
     """Also write the rows that replace their like, because somebody wants to see what was written."""
+    finished: tuple[str, int] | None = None
+    """A column with a time, and one in microseconds since 1970: nobody needs rows of that time or earlier any more.
+    Only for a merge at the bottom: elsewhere a retraction that is left out would leave its row."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -92,7 +96,7 @@ class MergeRange:
         key = [VNODE, *layout.key_names]
         stored = self._read_runs(first, last, run_groups)
         if self.policy is None:
-            yield from _pieces(merge_versions(sort_stored(layout, stored), key, self.bottom))
+            yield from _pieces(self._still_needed(merge_versions(sort_stored(layout, stored), key, self.bottom)))
             return
         fresh = self._read_staged(first, last, staged)
         if self.policy == "weighted":
@@ -118,6 +122,13 @@ class MergeRange:
         delta = resolve(rows.take(order), starts, self.policy)
         delta = with_internal(delta.select(layout.names), delta[VNODE], self.epoch, delta[WEIGHT])
         yield from _pieces(self._consolidated(delta))
+
+    def _still_needed(self, rows: pa.Table) -> pa.Table:
+        if self.finished is None:
+            return rows
+        column, time = self.finished
+        last = pa.scalar(time, pa.int64()).cast(rows.schema.field(column).type)
+        return rows.filter(pc.fill_null(pc.greater(rows[column], last), True))
 
     def _consolidated(self, delta: pa.Table) -> pa.Table:
         return delta if self.keep_unchanged else consolidate(delta, [VNODE, *self.layout.key_names])

@@ -3,11 +3,12 @@
     python -m tests.engine.crash_child steps <warehouse> <first step>
     python -m tests.engine.crash_child backfill <warehouse>
     python -m tests.engine.crash_child leave <warehouse>
+    python -m tests.engine.crash_child windows <warehouse> <first batch>
     python -m tests.engine.crash_child swarm <warehouse>
 
-``steps``, ``backfill`` and ``leave`` borrow the JVM of the test that started them (one of their own would cost more
+All but ``swarm``, which is on its own, borrow the JVM of the test that started them (one of their own would cost more
 than all that they do), so what dies is the process that the engine runs in, while Spark may go on with the job it was
-given. ``swarm`` is on its own.
+given.
 """
 
 from __future__ import annotations
@@ -217,9 +218,40 @@ def run_leave(warehouse: str) -> None:
         time.sleep(0.01)
 
 
+WINDOWS = [
+    "CREATE TABLE IF NOT EXISTS e (minute INT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '1 minute') APPEND ONLY",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS closed AS SELECT window_end, count(*) AS c, max(minute) AS m"
+    " FROM TUMBLE(e, at, INTERVAL '5 minutes') GROUP BY window_end EMIT ON WINDOW CLOSE",
+]
+
+
+def minutes_of(batch: int) -> list[int]:
+    """When the rows of a batch are from. The last is late, but for the first batch."""
+    return [2 * batch, 2 * batch + 1, 2 * batch - 4]
+
+
+def run_windows(warehouse: str, first: int) -> None:
+    """Brings time forward, two minutes with each batch, and has merged what has closed."""
+    import headrace
+
+    db = headrace.connect(warehouse, spark=borrowed_spark(), parameters={"compaction": "false"})
+    for definition in WINDOWS:
+        db.sql(definition)
+    say("ready")
+    for batch in range(first, first + 40):
+        rows = (
+            f"({each}, TIMESTAMP '2026-01-01 01:00:00' + {each} * INTERVAL '1 minute')" for each in minutes_of(batch)
+        )
+        db.sql(f"INSERT INTO e VALUES {', '.join(rows)}")
+        say(f"ack {batch}")
+        if batch % 3 == 2:
+            db.sql("COMPACT")
+    os._exit(0)
+
+
 if __name__ == "__main__":
     mode, warehouse, *rest = sys.argv[1:]
-    if mode == "steps":
-        run_steps(warehouse, int(rest[0]))
+    if mode in ("steps", "windows"):
+        {"steps": run_steps, "windows": run_windows}[mode](warehouse, int(rest[0]))
     else:
         {"swarm": run_swarm, "backfill": run_backfill, "leave": run_leave}[mode](warehouse)

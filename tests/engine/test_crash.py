@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import pytest
 import headrace
 from headrace.engine.backfill import AT_ONCE
 from tests.engine.crash_child import BACKFILL_CHUNK, BACKFILL_ROWS, expected
+from tests.support.stored import stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,6 +132,59 @@ def test_a_backfill_killed_anywhere_goes_on_from_its_positions(spark, warehouse)
     assert read >= BACKFILL_ROWS
     # A chunk counts the stored rows of its row groups, of which an update leaves some more.
     assert read - landed <= lives * AT_ONCE * 2 * BACKFILL_CHUNK, f"{read - landed} rows were read in vain"
+
+
+WINDOW_PLACES = (
+    "after_write:4",  # rows are written, and so is what has closed because of them
+    "after_merge:2",  # merged files are there, without closed windows
+    "before_link:8",  # the manifest is known: rows, watermark, windows
+    "after_commit:6",  # … and is there, but nobody has been told
+)
+
+
+@pytest.mark.slow
+def test_windows_come_once_however_often_the_process_is_killed(spark, warehouse):
+    """The watermark is as durable as the rows that brought it on, and so are the windows that it has closed."""
+    headrace.connect(warehouse, spark=spark).close()
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    done, seen = 0, Counter()
+    for place in WINDOW_PLACES:
+        with child("windows", warehouse, str(done), HEADRACE_FAILPOINT=place, **borrowed) as process:
+            output, errors = process.communicate(timeout=200)
+        assert process.returncode == -signal.SIGKILL, f"{place} was not reached:\n{output}\n{errors}"
+        said = [int(line.split()[1]) + 1 for line in output.splitlines() if line[:3] == "ack"]
+        acknowledged = max(said, default=done)
+        with headrace.connect(warehouse, spark=spark, parameters={"compaction": "false"}) as db:
+            done, windows = closed_windows(db, acknowledged, place)
+            assert windows >= seen, f"{place}: a window that had closed has changed"
+            assert windows == stored(db.engine, "closed"), f"{place}, after {done} batches"
+            view = db.engine.committed.catalog.get("closed")
+            assert not any(run.retractions for run in db.engine.committed.runs.get(view.id, ())), (
+                f"{place}: a window went"
+            )
+            seen = windows
+    assert done > 6 and len(seen) > 2
+
+
+def closed_windows(db, acknowledged: int, place: str) -> tuple[int, Counter]:
+    """How many batches there are, and which windows have closed by them."""
+    ((_, _, time, late),) = db.sql("SHOW WATERMARKS").rows()
+    start = datetime.datetime(2026, 1, 1, 1, tzinfo=datetime.UTC)
+    reached = None if time is None else int((time - start).total_seconds()) // 60
+    batches = 0 if reached is None else reached // 2 + 1
+    assert batches in (acknowledged, acknowledged + 1), (
+        f"{place}: {acknowledged} were acknowledged, {batches} are there"
+    )
+    assert late == max(0, batches - 1), place
+    minutes = [-4, *range(2 * batches)] if batches else []
+    assert Counter(minute for minute, _ in stored(db.engine, "e")) == Counter(minutes), place
+    windows = {}
+    for minute in minutes:
+        windows.setdefault(minute // 5 * 5 + 5, []).append(minute)
+    at = {end: (start + datetime.timedelta(minutes=end)).replace(tzinfo=None) for end in windows}
+    closed = [end for end in windows if end <= reached]
+    return batches, Counter((at[end], len(windows[end]), max(windows[end])) for end in closed)
 
 
 @pytest.mark.slow

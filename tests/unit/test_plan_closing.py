@@ -6,6 +6,8 @@ import pytest
 
 from headrace.catalog import MATERIALIZED_VIEW, SOURCE, TABLE, Catalog, Column, KeyColumn, Lateness, Relation
 from headrace.plan.closing import closings, emitting_on_close
+from headrace.plan.cut import cut
+from headrace.plan.finished import finished
 from headrace.plan.temporal import only_grows
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
@@ -48,6 +50,7 @@ WINDOWS = "TUMBLE({}, at, INTERVAL '10 minutes')"
         ("SELECT at + INTERVAL '1 minute' AS later FROM t", {"later": (1 - MINUTE, {1})}),
         ("SELECT date_trunc('hour', at) AS h FROM t", {"h": (60 * MINUTE, {1})}),
         ("SELECT date_trunc('month', at) AS m FROM t", {}),
+        ("SELECT (at + INTERVAL '1 minute')::timestamptz AS z, at::date AS d FROM t", {"z": (1 - MINUTE, {1})}),
         (f"SELECT window_start, window_end FROM {WINDOWS.format('t')} GROUP BY 1, 2",
          {"window_start": (10 * MINUTE, {1}), "window_end": (0, {1})}),
         (f"SELECT window_start, max(window_end) AS e FROM {WINDOWS.format('t')} GROUP BY 1",
@@ -84,6 +87,39 @@ def test_all_watermarks_must_have_passed(catalog):
     found = bind_query(emitting_on_close(bind_query(parse_query(query), catalog), catalog), catalog)
     assert found.output == ("at", "c")
     assert all(f"_hr_watermark({id})" in found.text() for id in (1, 2))
+
+
+def internal_tables(catalog: Catalog, query: str, *, emits: bool = True) -> dict[str, tuple | None]:
+    """What of each internal table of a view may go, by what the table is; and the catalog with the view."""
+    bound = bind_query(parse_query(query), catalog)
+    if emits:
+        bound = bind_query(emitting_on_close(bound, catalog), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    with_view = arrangements.catalog.add(arrangements.keyed(last).replace(name="v", kind=MATERIALIZED_VIEW))
+    found = {}
+    for each in arrangements.made:
+        said = finished(each, with_view)
+        what = each.name.removeprefix("__internal_v_").partition("_")[2]
+        found.setdefault(what, []).append(said and (said[0], said[1].after, set(said[1].watermarks)))
+    return found
+
+
+def test_what_nobody_needs_when_windows_have_closed(catalog):
+    grouped = f"SELECT window_end, {{}} FROM {WINDOWS.format('t')} GROUP BY window_end"
+    end = ("window_end", 0, {1})
+    assert internal_tables(catalog, grouped.format("max(k) AS m")) == {"arrangement": [end, end], "aggregate": [end]}
+    assert internal_tables(catalog, "SELECT at, k FROM t") == {"arrangement": [("moment_0", 0, {1})]}
+    # One side's watermark has passed, the other's has not: rows are looked up for those that may still come there.
+    joined = (
+        f"SELECT a.window_end, a.c, b.k FROM ({grouped.format('count(*) AS c')}) AS a JOIN {WINDOWS.format('u')} AS b"
+    )
+    found = internal_tables(catalog, f"{joined} ON a.window_end = b.window_end")
+    assert found["aggregate"] == [("group_0", 0, {1})]  # who arranges its rows needs no more than their changes
+    assert all(each == ("window_end", 0, {1, 2}) for each in found["arrangement"])
+    # Not if the rows are looked up by something that does not close, or come and go with all that there is.
+    assert internal_tables(catalog, "SELECT k, max(at) AS m FROM t GROUP BY k", emits=False) == {"arrangement": [None]}
+    beside = "SELECT t.at, plain.k FROM t JOIN plain FOR SYSTEM_TIME AS OF PROCTIME() ON t.k = plain.k"
+    assert None in internal_tables(catalog, beside)["arrangement"]
 
 
 def test_what_only_grows(catalog):

@@ -192,3 +192,6 @@ def test_explain(catalog):
         ("StreamLookup", "linear"),
     ]
     assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
+    arranged, joined, of_joined = (each.name for each in arrangements.made)
+    assert f"StreamAggregate {{ key: [s], dist: hash(s), state: [v, {of_joined}], incremental" in text
+    assert f"StreamInnerJoin {{ key: [_hr_key_0], dist: hash(_hr_key_0), state: [{joined}, {arranged}, u], incr" in text

@@ -50,6 +50,24 @@ def settle(runs: list[Run], **more) -> tuple[list[Run], int]:
     raise AssertionError("it never ends")
 
 
+def test_what_merging_leaves_out_does_not_pile_up():
+    """2,000 epochs of 1,000 rows, each of which is needed for ten epochs; keys grow, so that no run touches another."""
+    runs: list[Run] = []
+    rewritten, most = 0, 0
+    for epoch in range(1, 2001):
+        runs = [*runs, run(epoch, 1000, low=b"%05d" % epoch, high=b"%05d" % epoch, bytes=SMALL_FILE)]
+        while (choice := choose(runs, shrinks=True)) is not None:
+            assert choice.bottom == (choice.inputs[0] == runs[0].id)
+            inputs = [each for each in runs if each.id in choice.inputs]
+            rewritten += sum(each.rows for each in inputs)
+            needed = min(10, epoch) * 1000 if choice.bottom else sum(each.rows for each in inputs)
+            merged = run(inputs[0].first_epoch, needed, last=epoch, low=inputs[0].low, high=inputs[-1].high)
+            runs = [merged, *runs[len(inputs) :]] if choice.bottom else [runs[0], merged]
+        most = max(most, sum(each.rows for each in runs))
+    assert most <= 2 * 10_000 + 8_000
+    assert rewritten <= 3 * 2000 * 1000
+
+
 def test_ten_thousand_epochs_of_inserts():
     runs: list[Run] = []
     rewritten, most = 0, 0
