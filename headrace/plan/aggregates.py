@@ -48,6 +48,7 @@ from headrace.plan.sums import (
     over_parts,
 )
 from headrace.plan.unnest import above_groups
+from headrace.sql.aggregates import guarded
 from headrace.sql.translate import type_of
 from headrace.sql.typed import TEXT
 
@@ -77,6 +78,7 @@ class Aggregates:
         keys = list(group.expressions) if group is not None else []
         if any(isinstance(each, exp.Literal) or has_query(each) for each in keys):
             raise NotCut
+        node = node.transform(lambda each: guarded(each) if isinstance(each, exp.Filter) else each)
         items = self.items(node)
         having = node.args.get("having")
         asked = [each for _, each in items] + ([having.this] if having is not None else [])

@@ -288,6 +288,44 @@ def is_call(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and (is_aggregate(node.this) or is_ordered_set(node.this))
 
 
+def guarded(node: exp.Filter) -> exp.Filter:
+    """The call with arguments that are evaluated only where its FILTER holds.
+
+    Spark computes what two calls have in common before it looks at their filters, and a part of a view may store what a
+    call takes: 10 / x would fail where x <> 0 was asked for.
+
+    >>> from headrace.sql.dialect import parse_expression, print_sql
+    >>> print_sql(guarded(parse_expression("sum(10 / x) FILTER (WHERE x <> 0)")))
+    'sum(CASE WHEN "x" <> 0 THEN 10 / "x" END) FILTER(WHERE "x" <> 0)'
+    >>> print_sql(guarded(parse_expression("array_agg(s ORDER BY 1 / x) FILTER (WHERE b)")))
+    'array_agg("s" ORDER BY CASE WHEN "b" THEN 1 / "x" END) FILTER(WHERE "b")'
+    """
+    condition = node.expression.this
+    if condition.find(exp.Query) is not None:
+        return node
+    found = node.copy()
+    for call in found.this.find_all(exp.Anonymous, exp.WithinGroup):
+        if is_call(call):
+            part = call.expression if isinstance(call, exp.WithinGroup) else call
+            part.set("expressions", [_guarded(each, condition) for each in part.expressions])
+    return found
+
+
+def _guarded(node: exp.Expression, condition: exp.Expression) -> exp.Expression:
+    if isinstance(node, (exp.Distinct, exp.Order, exp.Ordered)):
+        for key in ("this", "expressions"):
+            inner = node.args.get(key)
+            if isinstance(inner, list):
+                node.set(key, [_guarded(each, condition) for each in inner])
+            elif isinstance(inner, exp.Expression):
+                node.set(key, _guarded(inner, condition))
+        return node
+    already = isinstance(node, exp.Case) and node.args["ifs"][0].this == condition
+    if already or isinstance(node, (exp.Column, exp.Star, exp.Tuple)) or node.find(exp.Column) is None:
+        return node
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=node.copy())])
+
+
 # --- functions that only exist with WITHIN GROUP ------------------------------------------------------------------
 
 

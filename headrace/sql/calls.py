@@ -167,7 +167,7 @@ class Calls:
         ]
 
     def _filter(self, node: exp.Filter) -> Typed:
-        return self._aggregate(node.this).finish(self._filter_clause(node))
+        return self._aggregate(aggregates.guarded(node).this).finish(self._filter_clause(node))
 
     def _filter_clause(self, node: exp.Filter) -> str:
         return f" FILTER (WHERE {self.boolean('FILTER', node.expression.this)})"
@@ -177,7 +177,7 @@ class Calls:
         if isinstance(function, (exp.IgnoreNulls, exp.RespectNulls)):
             raise unsupported("IGNORE NULLS", node)
         if isinstance(function, exp.Filter):
-            clause, function = self._filter_clause(function), function.this
+            clause, function = self._filter_clause(function), aggregates.guarded(function).this
         if function.expressions and isinstance(function.expressions[0], exp.Distinct):
             raise unsupported("DISTINCT in a window function", node)
         result = self._aggregate(function)
