@@ -177,7 +177,7 @@ class KeyedRelations:
             return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
         if any(touched.get(id) for id in relation.operator.whole):
             return self._recomputed(state, relation, None, epoch)
-        keys = self._few_keys(state, relation, touched)
+        keys, moved = self._few_keys(state, relation, touched), None
         if relation.operator.clock is not None:
             now = moments.time_of(state.offsets, relation.operator)
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
@@ -195,7 +195,7 @@ class KeyedRelations:
             keys = _of_vnodes(relation, keys, built)
         found = None if keys is None else self._looked_up(state, relation, keys)
         if found is None:
-            return self._recomputed(state, relation, self._all_keys(state, relation, touched, built), epoch)
+            return self._recomputed(state, relation, self._all_keys(state, relation, touched, built, moved), epoch)
         new, old = found
         return _difference(relation, new, old)
 

@@ -20,6 +20,9 @@ OPERATORS = {
         "grouping_sets": "SELECT k, s, count(*) AS c, sum(x) AS q FROM t GROUP BY GROUPING SETS ((k), (s), (k, s), ())",
         "cube": "SELECT k, s, max(x) AS m FROM t GROUP BY CUBE (k, s)",
         "collected": "SELECT k, string_agg(s, ',' ORDER BY id) AS l, array_agg(x ORDER BY id) AS a FROM t GROUP BY k",
+        # What fails where the condition does not hold is not evaluated there.
+        "guarded": "SELECT max(10 / x) FILTER (WHERE x > 0) AS m, sum(10 / x) FILTER (WHERE x > 0) AS s,"
+        " count(DISTINCT 10 / x) FILTER (WHERE x > 0) AS d FROM t",
         "percentile": "SELECT k, percentile_cont(0.5) WITHIN GROUP (ORDER BY x) AS p FROM t GROUP BY k",
     },
     "by_partition": {
