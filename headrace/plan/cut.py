@@ -53,8 +53,10 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
+from headrace.plan.rewrites import beside, windows_above, with_exists, with_limit
 from headrace.plan.top import TopN, first_wanted, with_key
 from headrace.plan.unnest import unnested, without_not_in
+from headrace.sql.aggregates import is_call
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.grouping import has_aggregate
@@ -215,6 +217,7 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
     def _select(self, node: exp.Select, first: int | None) -> Piece:
         if node.args.get("from_") is None:
             raise NotCut
+        node = with_limit(node)
         if node.args.get("limit") is not None or node.args.get("offset") is not None:
             return self.limited(node)
         distinct = node.args.get("distinct")
@@ -226,12 +229,17 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
             inner.set("order", None)
             return self._distinct(self.linear(inner))
         node = without_not_in(node, self.arrangements.rebound, lambda each: self.without_nulls(each, node))
-        node = unnested(node, self.arrangements.rebound)
+        node = with_exists(node, self.arrangements.rebound)
+        node = beside(unnested(node, self.arrangements.rebound), self.arrangements.rebound)
         items = [each.unalias() for each in node.expressions]
         grouped = any(node.args.get(key) is not None for key in ("group", "having")) or any(map(has_aggregate, items))
         if lists_rows(node) and (grouped or any(map(_has_window, items))):
             raise NotCut
         if any(_has_window(each) for each in items):
+            if grouped or any(map(_aggregates_in_window, items)):
+                if (above := windows_above(node, self.arrangements.rebound)) is None:
+                    raise NotCut
+                return self.cut_query(above, first)
             return self.windowed(node, first)
         return self.aggregated(node) if grouped else self._plain(node)
 
@@ -439,3 +447,18 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
 
 def _has_window(expression: exp.Expression) -> bool:
     return expression.find(exp.Window) is not None
+
+
+def _aggregates_in_window(expression: exp.Expression) -> bool:
+    """Whether a window function takes, or orders by, an aggregate."""
+    windows = expression.find_all(exp.Window)
+    return any(
+        is_call(each) for window in windows for each in window.find_all(exp.Anonymous) if each is not _of(window)
+    )
+
+
+def _of(window: exp.Window) -> exp.Expression:
+    function = window.this
+    while isinstance(function, (exp.Filter, exp.WithinGroup)):
+        function = function.this
+    return function

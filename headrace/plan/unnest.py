@@ -103,7 +103,7 @@ def _is_apart(condition: exp.In) -> bool:
 def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Rebind) -> exp.Expression:
     """The condition with columns in place of subqueries that depend on nothing, which the block then joins with."""
     held = exp.Paren(this=condition.copy())
-    asked = [each for each in held.find_all(exp.Subquery) if _is_constant(each)]
+    asked = [each for each in held.find_all(exp.Subquery) if is_constant(each)]
     for number, each in enumerate(asked):
         query = each.this.copy()
         query.set("expressions", [aliased(query.expressions[0].unalias(), "value")])
@@ -113,15 +113,15 @@ def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Re
     return held.this.pop() if asked else condition
 
 
-def _is_constant(inner: exp.Subquery) -> bool:
-    """Whether it is one value, always there, and the same for all rows."""
+def is_constant(inner: exp.Subquery, block: exp.Expression | None = None) -> bool:
+    """Whether it is one value, always there, and the same for all rows; ``block``: the block that it stands in."""
     query = inner.this
     if not isinstance(query, exp.Select) or query.args.get("from_") is None or len(query.expressions) != 1:
         return False
     if any(query.args.get(key) for key in ("group", "having", "distinct", "limit", "offset", "with_")):
         return False
     around = inner.parent
-    while around is not None:
+    while around is not None and around is not block:
         if isinstance(around, (exp.Query, exp.In, exp.Exists)):
             return False  # it belongs to another block, or is not a value
         around = around.parent

@@ -35,6 +35,16 @@ OPERATORS = {
         "session": "SELECT k, window_start, window_end, count(*) AS c FROM SESSION(t, at, INTERVAL '1 minute', k)"
         " GROUP BY k, window_start, window_end",
     },
+    "subqueries": {
+        "of_each": "SELECT id, (SELECT count(*) FROM u WHERE u.y = t.k) AS c, (SELECT max(n) FROM u) AS m FROM t",
+        "largest": "SELECT id, (SELECT n FROM u WHERE u.y = t.k ORDER BY n DESC NULLS LAST, u.id LIMIT 1) AS l FROM t",
+        "little": "SELECT id FROM t WHERE coalesce((SELECT sum(n) FROM u WHERE u.y = t.k), 0) < 3",
+        "among_its_own": "SELECT id FROM t WHERE x IN (SELECT n FROM u WHERE u.y = t.k)",
+        "pairs": "SELECT id FROM t WHERE (k, x) IN (SELECT y, n FROM u)",
+        "if_any": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE n > 3)",
+        "or_there_is": "SELECT id FROM t WHERE x = 1 OR NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k AND u.n > t.x)",
+        "shares": "SELECT k, s, count(*) AS c, sum(count(*)) OVER (PARTITION BY k) AS of_k FROM t GROUP BY k, s",
+    },
     "two_sides": {
         "right_join": "SELECT t.id, u.id AS other FROM t RIGHT JOIN u ON t.k = u.y AND t.x > u.n",
         "cross_join": "SELECT t.id, u.id AS other FROM t CROSS JOIN u WHERE t.x IS NULL",

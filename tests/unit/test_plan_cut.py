@@ -138,6 +138,43 @@ def test_pieces(catalog, text, expected):
     assert pieces(text, catalog) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, (SELECT count(*) FROM u WHERE u.y = t.k) AS c, (SELECT max(n) FROM u) AS m FROM t",
+        "SELECT id, (SELECT n FROM u WHERE u.y = t.k ORDER BY n LIMIT 1) AS l FROM t",
+        "SELECT id FROM t WHERE coalesce((SELECT sum(n) FROM u WHERE u.y = t.k), 0) < 3",
+        "SELECT id FROM t WHERE (SELECT max(n) FROM u WHERE u.y = t.k) IS NULL",
+        "SELECT k, count(*) AS c FROM t WHERE (SELECT count(*) FROM u WHERE u.y = t.k) = 0 GROUP BY k",
+        "SELECT id FROM t WHERE x IN (SELECT n FROM u WHERE u.y = t.k)",
+        "SELECT id FROM t WHERE (k, x) IN (SELECT y, n FROM u)",
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE n > 3) AND NOT EXISTS (SELECT 1 FROM u WHERE n > 9)",
+        "SELECT id FROM t WHERE x = 1 OR EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
+        "SELECT k, sum(count(*)) OVER (PARTITION BY k ORDER BY max(x)) AS r FROM t GROUP BY k, s HAVING count(*) > 1",
+        "SELECT id FROM t ORDER BY x FETCH FIRST 2 ROWS ONLY",
+    ],
+)
+def test_what_is_written_otherwise(catalog, text):
+    """Queries that have a rule once they are written in another way."""
+    assert not any(each.startswith("recompute") for each in pieces(text, catalog))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Several rows would be an error, which a join would not see; what is not always evaluated must not fail.
+        "SELECT id, (SELECT n FROM u WHERE u.y = t.k) AS n FROM t",
+        "SELECT id, CASE WHEN k > 0 THEN (SELECT max(10 / n) FROM u WHERE u.y = t.k) END AS n FROM t",
+        "SELECT id FROM t ORDER BY x FETCH FIRST 2 ROWS WITH TIES",
+    ],
+)
+def test_what_is_not_written_otherwise(catalog, text):
+    try:
+        assert pieces(text, catalog)[-1].startswith("recompute")
+    except Unsupported:
+        assert "TIES" in text
+
+
 def test_what_is_the_same_is_made_once(catalog):
     query = "SELECT a.k FROM (SELECT DISTINCT k FROM t) AS a JOIN (SELECT DISTINCT k FROM t) AS b ON a.k = b.k"
     assert pieces(query, catalog)[0] == "arrangement by k, _hr_key_0 of t"
