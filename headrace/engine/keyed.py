@@ -34,12 +34,13 @@ from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
-from headrace.engine.moments import Moments, spark_condition, spark_open, there_now, with_clock
+from headrace.engine.moments import Moments, spark_condition, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, spark_errors, translate_error
-from headrace.engine.watermarks import Watermarks
+from headrace.engine.watermarks import Watermarks, watermark
 from headrace.errors import DataError, EpochFailed
+from headrace.plan.finished import finished
 from headrace.sql.translate import to_spark
 from headrace.state.files import open_parquet
 from headrace.state.first_rows import first_rows
@@ -107,11 +108,12 @@ class KeyedRelations:
             files = missed.get(relation.id, {})
             followed = [id for id, _ in relation.operator.inputs if id not in relation.operator.as_of_now]
             touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id in followed}
-            then = moments.time_of(since.get(relation.id, before), relation.operator)
-            moved = relation.operator.clock is not None and then != moments.time_of(state.offsets, relation.operator)
+            stood = since.get(relation.id, before)
+            times = [moments.time_of(offsets, relation.operator) for offsets in (stood, state.offsets)]
+            moved = relation.operator.clock is not None and times[0] != times[1]
             if not moved and not any(touched.values()):
                 continue
-            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch, then, built))  # noqa: B023
+            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch, stood, built))  # noqa: B023
             if delta is None:
                 continue
             more = deriver.write(state.catalog, [delta], epoch=epoch, jobs=jobs_of(state))
@@ -162,8 +164,15 @@ class KeyedRelations:
     # --- a delta ------------------------------------------------------------------------------------------------
 
     def _delta(
-        self, state: Manifest, relation: Relation, touched: Touched, epoch: int, then: int, built: int
+        self,
+        state: Manifest,
+        relation: Relation,
+        touched: Touched,
+        epoch: int,
+        before: Mapping[str, Any],
+        built: int,
     ) -> TableDelta | None:
+        """``before``: the offsets of the state that the relation stands at."""
         assert relation.operator is not None
         if relation.operator.adds:
             found = self._added(state, relation, touched)
@@ -179,12 +188,10 @@ class KeyedRelations:
             return self._recomputed(state, relation, None, epoch)
         keys, moved = self._few_keys(state, relation, touched), None
         if relation.operator.clock is not None:
-            now = moments.time_of(state.offsets, relation.operator)
+            then, now = (moments.time_of(offsets, relation.operator) for offsets in (before, state.offsets))
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
-                # What has closed before is final, and may be gone from the input.
-                open = None if relation.operator.watermark is None else spark_open(relation.operator, then)
-                return self._recomputed(state, relation, None, epoch, only=open)
+                return self._recomputed(state, relation, None, epoch, only=_unfinished(state, relation, before))
             if keys is None or moved.num_rows > FEW_KEYS:
                 every = self._all_keys(state, relation, touched, built, moved)
                 return self._recomputed(state, relation, every, epoch)
@@ -511,6 +518,17 @@ def _at(state: Manifest, relation: Relation, rows: DataFrame) -> DataFrame:
     if operator is None or operator.clock is None:
         return rows
     return rows.where(spark_condition(operator, moments.time_of(state.offsets, operator)))
+
+
+def _unfinished(state: Manifest, relation: Relation, before: Mapping[str, Any]) -> str | None:
+    """Which rows can still change, if the input of the relation has lost those that cannot; None: it has all."""
+    ((id, columns),) = relation.operator.inputs
+    if (found := finished(state.catalog.relations[id], state.catalog)) is None:
+        return None
+    column, (after, ids) = found
+    time = min(watermark(before, each) for each in ids) - after
+    own = quote_spark(dict(zip(columns, relation.operator.key, strict=True))[column])
+    return f"{own} IS NULL OR CAST({own} AS TIMESTAMP) > timestamp_micros({time})"
 
 
 def _each_once(relation: Relation, keys: pa.Table) -> pa.Table:

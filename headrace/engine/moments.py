@@ -95,12 +95,6 @@ def spark_condition(of: Operator, clock: int) -> str:
     return f"timestamp_micros({clock}) {comparison} {quote_spark(column)}"
 
 
-def spark_open(of: Operator, watermark: int) -> str:
-    """Of rows that come when a watermark has passed: those that had not come by then."""
-    assert of.clock is not None
-    return f"{quote_spark(of.clock[0])} > timestamp_micros({watermark})"
-
-
 def _instant(clock: int) -> pa.Scalar:
     return pa.scalar(clock, pa.timestamp("us", tz="UTC"))
 
