@@ -81,6 +81,7 @@ class Flight:
     high: int | None = None
     """Whatever is read was committed before this position of the log; None: that is known once it has been read"""
     late: tuple[Numbered, ...] = ()
+    late_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +133,8 @@ class Intake:
         return self.progress.done or (bool(self.flights) and self.flights[-1].end is None)
 
     @property
-    def late_changes(self) -> int:
-        return sum(len(flight.late) for flight in self.flights)
+    def late_bytes(self) -> int:
+        return sum(flight.late_bytes for flight in self.flights)
 
     def launched(self, flight: Flight) -> Intake:
         return dataclasses.replace(self, flights=(*self.flights, flight))
@@ -159,6 +160,7 @@ class Intake:
         if self.progress.error is not None:
             return [], self
         flights, late, applied = list(self.flights), [list(each.late) for each in self.flights], []
+        sizes = [each.late_bytes for each in self.flights]
         for numbered, place in zip(changes, places, strict=True):
             transaction, change = numbered
             if isinstance(change, Truncate):
@@ -170,10 +172,12 @@ class Intake:
                 applied.append(change)
             elif place <= len(flights):
                 late[place - 1].append(numbered)
-        kept = zip(flights, late, strict=False)
-        return applied, dataclasses.replace(
-            self, flights=tuple(dataclasses.replace(flight, late=tuple(each)) for flight, each in kept)
+                sizes[place - 1] += change.size
+        kept = tuple(
+            dataclasses.replace(flight, late=tuple(each), late_bytes=size)
+            for flight, each, size in zip(flights, late, sizes, strict=False)
         )
+        return applied, dataclasses.replace(self, flights=kept)
 
     def was_read(self, id: int, high: int) -> Intake:
         return dataclasses.replace(

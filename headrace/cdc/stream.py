@@ -52,6 +52,7 @@ class LogFeed:
         """All that was committed before has been received"""
         self._durable = position
         self._stopping = False
+        self._resting = False
         self._nudged = False
         self.error: HeadraceError | None = None
         """Why there is no connection now"""
@@ -66,6 +67,18 @@ class LogFeed:
             self._lock.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+
+    def let_go(self) -> None:
+        """Gives the connection up until somebody goes on: nothing else of the server can be reached. One that is being
+        shut down waits for those who read its log to confirm all of it, and for nothing else."""
+        with self._lock:
+            self._resting = True
+            self._lock.notify_all()
+
+    def go_on(self) -> None:
+        with self._lock:
+            self._resting = False
+            self._lock.notify_all()
 
     # --- for whoever applies the log ---------------------------------------------------------------------------
 
@@ -161,8 +174,14 @@ class LogFeed:
             except Exception as error:  # a fault of ours: the source shows it, and tries again
                 log.exception("unexpected error while reading a log")
                 self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
+            with self._lock:
+                rested = self._resting
+                self._lock.wait_for(lambda: self._stopping or not self._resting)
             if self._stopping:
                 return
+            if rested:
+                failures = 0
+                continue
             got_on = self._taken != taken  # who only connects, and is then refused, has not
             failures, patience = after_failure(failures, time.monotonic() - began, got_on=got_on)
             log.warning("the log of %s cannot be read, next attempt in %s s: %s", self._name, patience, self.error)

@@ -181,8 +181,6 @@ class LogStream(LogFeed):
     def _stream(self) -> None:
         start, skip = self._begin_anew()
         gtids = self.gtids_at(start)
-        with self._lock:
-            self._marks = deque([(start, gtids)])
         place = Place.of(self._base, start)
         self._check_log(place, gtids)
         self._session = session = self._address.session(read_timeout=SILENCE_SECONDS)
@@ -228,8 +226,8 @@ class LogStream(LogFeed):
         while True:
             with self._lock:
                 # Reading ends here, and so the server's sending; both go on where they were.
-                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping)
-                if self._stopping:
+                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping or self._resting)
+                if self._stopping or self._resting:
                     return
             data = _event(session.packet())
             head = binlog.header(data)
@@ -335,7 +333,9 @@ class LogStream(LogFeed):
         state[gtid.domain] = (gtid.server, gtid.sequence)
         transaction.piece.position = position
         with self._lock:
-            self._marks.append((position, _shown(state)))
+            # What comes again is known. It is not forgotten when a connection is lost: it may be taken meanwhile.
+            if position > self._marks[-1][0]:
+                self._marks.append((position, _shown(state)))
         self._arrived(transaction.piece, transaction.size)
 
 

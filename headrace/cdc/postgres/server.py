@@ -371,13 +371,20 @@ class Control:
 
 
 _COLUMNS = """
-SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+SELECT a.attname, b.typname, bn.nspname, base.modifier,
        b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
        CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
        a.atttypid::bigint, a.atttypmod, a.attnum
 FROM pg_attribute a
-JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN LATERAL (
+    WITH RECURSIVE chain (oid, modifier) AS (  -- a domain may be based on another
+        SELECT a.atttypid, a.atttypmod
+        UNION ALL
+        SELECT d.typbasetype, d.typtypmod FROM chain JOIN pg_type d ON d.oid = chain.oid AND d.typtype = 'd'
+    )
+    SELECT chain.* FROM chain JOIN pg_type t ON t.oid = chain.oid AND t.typtype <> 'd'
+) AS base ON true
+JOIN pg_type b ON b.oid = base.oid
 JOIN pg_namespace bn ON bn.oid = b.typnamespace
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace

@@ -76,10 +76,12 @@ def test_a_slot_that_was_moved_is_noticed(db, postgres):
     db.sql("DROP SOURCE pg CASCADE")
 
 
-def test_a_server_that_restarts_is_followed_on(db, postgres, source):
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_server_that_restarts_is_followed_on(db, postgres, source, immediate):
+    """A server that is stopped in order waits for who reads its log: it must not wait for us."""
     postgres.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 30)")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 2)")
-    postgres.stop(immediate=True)
+    postgres.stop(immediate=immediate)
     eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[2] == "retrying"])
     postgres.start()
     postgres.run("INSERT INTO t VALUES (31)")
