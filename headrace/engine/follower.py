@@ -163,9 +163,8 @@ class Follower:
         """Whatever can be done now; whether there may be more."""
         try:
             return self._steps()
-        except SourceUnreachable:
-            self._stream.let_go()
-            self._looked_at = 0.0  # that is what the next turn begins with
+        except (EngineClosed, Fenced):
+            self._stream.let_go()  # whoever follows it from now on needs what the server has of us
             raise
 
     def _steps(self) -> bool:
@@ -206,7 +205,11 @@ class Follower:
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        end, position = self._control.log_end(), self._stream.position
+        try:
+            end, position = self._control.log_end(), self._stream.position
+        except SourceUnreachable:
+            self._stream.let_go()
+            raise
         behind = self._control.log_bytes(position, end) if position < end else 0
         self._stream.go_on()
         self._looked_at = time.monotonic()
@@ -467,9 +470,11 @@ class Follower:
                 table.ready = True
 
     def _launch(self) -> None:
-        if self._engine.parameter("paused"):
-            return
+        paused = self._engine.parameter("paused")
         for table in self._tables.values():
+            if paused or table.state.on_hold:
+                table.asked = None  # what is true now need not be when it goes on
+                continue
             try:
                 while self._may_launch(table) and self._reads.launch(table):
                     pass
@@ -478,7 +483,7 @@ class Follower:
 
     def _may_launch(self, table: Followed) -> bool:
         intake = table.intake
-        if not table.ready or intake.all_launched or intake.progress.error is not None or table.state.on_hold:
+        if not table.ready or intake.all_launched or intake.progress.error is not None:
             return False
         # Each holds a snapshot open on the server until it has been read.
         unread = sum(chunk.held is not None for each in self._tables.values() for chunk in each.chunks)
@@ -508,7 +513,7 @@ class Follower:
             except DataError as error:
                 self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
                 return
-            except SourceRefused as error:
+            except (SourceRefused, SourceUnreachable) as error:
                 self._reads.set_intake(table, table.intake.without_flights_from(chunk.id))
                 self._put_off(table, error)
                 return

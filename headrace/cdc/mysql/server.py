@@ -20,6 +20,9 @@ OLDEST = (10, 5)
 NEW_UUID = (10, 11, 5)
 """From here on the log says by itself how a UUID is stored."""
 
+ANSWER_SECONDS = 300
+"""A server that has not answered a short question for so long will not"""
+
 KEYS_AT_ONCE = 200
 """Of which places are asked for in one statement"""
 
@@ -34,7 +37,7 @@ class Control:
     def raw(self, sql: str) -> list[tuple[bytes | None, ...]]:
         try:
             if self._session is None:
-                self._session = self.address.session()
+                self._session = self.address.session(read_timeout=ANSWER_SECONDS)
             return self._session.rows(sql)
         except BaseException:
             self.close()
