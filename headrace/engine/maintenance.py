@@ -22,7 +22,7 @@ from headrace.engine.streams import cancel_tagged, tagged
 from headrace.engine.watermarks import watermark
 from headrace.errors import DiskFull, EngineClosed, HeadraceError, SparkJobCancelled
 from headrace.failpoints import failpoint
-from headrace.plan.finished import Finished, finished
+from headrace.plan.finished import Finished, finished, is_complete
 from headrace.state.compaction import Choice, choose, whole
 from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
@@ -156,7 +156,8 @@ class Maintenance:
         """Of internal tables whose rows may go when windows have closed: which; worked out once for a catalog."""
         if self._finished_in[0] is not catalog:
             closes = any(each.lateness is not None for each in catalog)
-            found = ((each.id, finished(each, catalog)) for each in (catalog.of_kind(INTERNAL) if closes else ()))
+            tables = (each for each in catalog.of_kind(INTERNAL) if is_complete(each, catalog)) if closes else ()
+            found = ((each.id, finished(each, catalog)) for each in tables)
             self._finished_in = (catalog, {id: each for id, each in found if each is not None})
         return self._finished_in[1]
 

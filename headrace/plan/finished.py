@@ -31,9 +31,9 @@ Finished = tuple[str, Closing]
 
 
 def finished(relation: Relation, catalog: Catalog) -> Finished | None:
-    """Which rows of an internal table may go; None: none."""
+    """Which rows of an internal table may go, once all that is read from it is complete; None: none."""
     operator = relation.operator
-    if relation.kind != INTERNAL or relation.creating:
+    if relation.kind != INTERNAL:
         return None
     if operator is not None and (operator.whole or operator.as_of_now or not operator.key):
         return None  # it may be computed anew as a whole, or its rows are found nowhere else
@@ -46,11 +46,23 @@ def finished(relation: Relation, catalog: Catalog) -> Finished | None:
     return next(((each.name, found[each.name]) for each in relation.columns if each.name in found), None)
 
 
+def is_complete(relation: Relation, catalog: Catalog) -> bool:
+    """Whether neither an internal table nor anything that may be filled from it is still being filled."""
+    found, frontier = {relation.id}, [relation]
+    while frontier:
+        each = frontier.pop()
+        if each.creating:
+            return False
+        if each.kind == INTERNAL:
+            above = [one for one in catalog if one.id not in found and each.id in (one.reads or one.depends_on)]
+            found |= {one.id for one in above}
+            frontier += above
+    return True
+
+
 def _finished_for(reader: Relation, relation: Relation, catalog: Catalog) -> Mapping[str, Closing] | None:
     """When who reads the relation needs its rows no more, by columns of the relation; None: it never does."""
     operator = reader.operator
-    if reader.creating:
-        return {}
     if operator is None or operator.adds:
         return None
     if not operator.key or relation.id in (*operator.whole, *operator.as_of_now):

@@ -7,7 +7,7 @@ import pytest
 from headrace.catalog import MATERIALIZED_VIEW, SOURCE, TABLE, Catalog, Column, KeyColumn, Lateness, Relation
 from headrace.plan.closing import closings, emitting_on_close
 from headrace.plan.cut import cut
-from headrace.plan.finished import finished
+from headrace.plan.finished import finished, is_complete
 from headrace.plan.temporal import only_grows
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
@@ -99,6 +99,9 @@ def internal_tables(catalog: Catalog, query: str, *, emits: bool = True) -> dict
     found = {}
     for each in arrangements.made:
         said = finished(each, with_view)
+        assert is_complete(each, with_view)
+        being_filled = with_view.update(with_view.get("v").replace(creating=True))
+        assert not is_complete(each, being_filled) and finished(each, being_filled) == said
         what = each.name.removeprefix("__internal_v_").partition("_")[2]
         found.setdefault(what, []).append(said and (said[0], said[1].after, set(said[1].watermarks)))
     return found
