@@ -12,7 +12,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.errors import InvalidParameterValue, Unsupported
-from headrace.types import SqlType, array_of
+from headrace.types import SqlType, array_of, numeric_of
 
 _D = exp.DType
 
@@ -65,6 +65,8 @@ def sql_type(data_type: exp.Expression) -> SqlType:
                 f"type {_SIMPLE[kind]}({_parameters(data_type)[0]}) is not supported",
                 hint="microseconds are always kept",
             )
+    if kind is _D.VARCHAR:
+        return SqlType("varchar", modifier=_parameters(data_type)[0] + 4 if data_type.expressions else -1)
     return SqlType("real" if kind is _D.DOUBLE and _is_short_float(data_type) else _SIMPLE[kind])
 
 
@@ -99,7 +101,7 @@ def _numeric(data_type: exp.DataType) -> SqlType:
         raise InvalidParameterValue(
             f"numeric({precision},{scale}) is invalid: the scale must be between 0 and the precision"
         )
-    return SqlType("numeric", precision=precision, scale=scale)
+    return numeric_of(precision, scale)
 
 
 def _struct(data_type: exp.DataType) -> SqlType:

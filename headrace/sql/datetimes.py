@@ -369,7 +369,7 @@ def _numeric_series(args: list[Typed]) -> Typed:
     values = [cast(arg, NUMERIC) for arg in [*args, Typed("1", INTEGER)][:3]]
     whole = max(precision - scale for precision, scale in (digits(value.type) for value in values))
     scale = max(digits(value.type)[1] for value in values)
-    kind = numeric(whole + scale, scale)
+    kind = numeric(whole + scale, scale, *(value.type for value in values))
     start, stop, step = (f"CAST({value.sql} AS {kind.spark})" for value in values)
     count = f"CAST(floor(({stop} - {start}) / {step}) AS BIGINT)"
     numbers = f"transform(sequence(0L, {count}), _n -> CAST({start} + _n * {step} AS {kind.spark}))"

@@ -311,7 +311,7 @@ class Expressions(Calls):
             return Typed(f"CAST(array() AS {target.spark})", target)
         value = cast(self.raw(node.this), target, months=True)
         if target == TEXT and node.to.expressions:  # an explicit cast to varchar(n) truncates
-            return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", TEXT)
+            return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", target)
         return value
 
     def _case(self, node: exp.Case) -> Typed:
@@ -326,7 +326,7 @@ class Expressions(Calls):
         default = node.args.get("default")
         if default is not None:
             results.append(self.value(default))
-        kind = common_type("CASE", [result.type for result in results]) or TEXT
+        kind = common_type("CASE", [result.type for result in results] + [None] * (default is None)) or TEXT
         texts = [cast(result, kind).sql for result in results]
         whens = " ".join(f"WHEN {condition} THEN {text}" for condition, text in zip(conditions, texts, strict=False))
         otherwise = f" ELSE {texts[-1]}" if default is not None else ""

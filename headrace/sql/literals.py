@@ -155,6 +155,8 @@ def _timestamptz(text: str, kind: SqlType) -> datetime:
 
 
 def _moment(text: str, kind: SqlType) -> datetime:
+    if text.strip().lower() == "epoch":
+        return datetime(1970, 1, 1, tzinfo=UTC)
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         raise _invalid(kind, text)
