@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.errors import InvalidParameterValue, Unsupported
+from headrace.errors import InvalidParameterValue, UndefinedType, Unsupported
 from headrace.types import SqlType, array_of, numeric_of
 
 _D = exp.DType
@@ -46,6 +46,11 @@ _HINTS = {
 
 MAX_PRECISION = 38
 
+_GEOMETRY_AND_SEARCH = frozenset(
+    "point line lseg box path polygon circle tsvector tsquery jsonpath pg_lsn macaddr macaddr8 cidr oid name".split()
+)
+"""Types of PostgreSQL's that sqlglot does not know either."""
+
 
 def sql_type(data_type: exp.Expression) -> SqlType:
     kind = data_type.this if isinstance(data_type, exp.DataType) else None
@@ -57,6 +62,8 @@ def sql_type(data_type: exp.Expression) -> SqlType:
         return _numeric(data_type)
     if isinstance(kind, exp.Interval):  # interval day to second, interval year …: the fields only limit the values
         raise Unsupported(f"type {data_type.sql('postgres').lower()} is not supported", hint="use interval")
+    if kind is _D.USERDEFINED and (name := _name(data_type)) not in _GEOMETRY_AND_SEARCH:
+        raise UndefinedType(f'type "{name}" does not exist')
     if kind not in _SIMPLE:
         raise Unsupported(f"type {_name(data_type)} is not supported", hint=_HINTS.get(kind))
     if data_type.expressions and kind in (_D.TIMESTAMP, _D.TIMESTAMPTZ, _D.INTERVAL):

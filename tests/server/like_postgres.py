@@ -237,3 +237,174 @@ REFUSED = {
     "123456789012345678901234567890123456789.5": "0A000",
 }
 """What PostgreSQL answers and Headrace refuses: the query, and the SQLSTATE."""
+
+SAME_ERRORS = r"""
+SELECT foo(1)
+SELECT 1, foo('x', a) FROM et
+SELECT * FROM foo(1)
+SELECT $1
+SELECT a FROM et WHERE k = $1
+INSERT INTO et VALUES ($1)
+SELECT a FROM et ORDER BY 2
+SELECT a FROM et ORDER BY 0
+SELECT a FROM et GROUP BY 3
+SELECT a FROM et ORDER BY 'x'
+SELECT DISTINCT a FROM et ORDER BY v
+SELECT DISTINCT ON (v) a FROM et ORDER BY a
+SELECT 1 UNION SELECT 2 ORDER BY 3
+SELECT 1 AS a UNION SELECT 2 ORDER BY a + 1
+SELECT a FROM et LIMIT -1
+SELECT a FROM et OFFSET -1
+SELECT a FROM et LIMIT a
+SELECT sqrt(-1)
+SELECT sqrt(a - 2) FROM et
+SELECT ln(0)
+SELECT ln(-1)
+SELECT ln(a - 1) FROM et
+SELECT log(0)
+SELECT 1 / 0
+SELECT a / 0 FROM et
+SELECT 1.0 / 0
+SELECT 1::float8 / 0
+SELECT 1 % 0
+SELECT mod(1, 0)
+SELECT acos(2)
+SELECT 2147483647 + 1
+SELECT 9223372036854775807 + 1
+SELECT 32767::smallint + 1::smallint
+SELECT 100000::smallint
+SELECT 1e10::int
+SELECT '99999999999'::int
+SELECT 'x'::int
+SELECT 'x'::numeric
+SELECT 'x'::boolean
+SELECT 'x'::date
+SELECT '2024-13-01'::date
+SELECT '2024-02-30'::timestamp
+SELECT 'x'::interval
+SELECT 'x'::jsonb
+SELECT 'x'::bytea, '\xZZ'::bytea
+SELECT '1.5'::int
+SELECT v::int FROM et
+SELECT v::date FROM et
+SELECT v::numeric FROM et
+SELECT 123456.789::numeric(5,2)
+SELECT '{1,2'::int[]
+SELECT 1 + 'x'
+SELECT 1 + true
+SELECT a + v FROM et
+SELECT a = v FROM et
+SELECT a || a FROM et
+SELECT NOT a FROM et
+SELECT a FROM et WHERE a
+SELECT CASE WHEN a THEN 1 END FROM et
+SELECT CASE WHEN true THEN 1 ELSE v END FROM et
+SELECT 1, 2 UNION SELECT 1
+SELECT nope FROM et
+SELECT et.nope FROM et
+SELECT x.a FROM et
+SELECT a FROM nope
+SELECT a FROM public.nope
+SELECT a FROM other.et
+SELECT a FROM et x JOIN et y ON true
+SELECT a, count(*) FROM et
+SELECT count(*) FROM et WHERE count(*) > 1
+SELECT sum(count(*)) FROM et
+SELECT a FROM et HAVING a > 1
+SELECT sum(v) FROM et
+SELECT abs('x'::text)
+SELECT length(1)
+SELECT upper(1)
+SELECT rank()
+SELECT rank() OVER (ORDER BY nope) FROM et
+SELECT (SELECT generate_series(1, 2))
+SELECT * FORM et
+SELECT 1 +
+SELEC 1
+SELECT 'abc
+SELECT (1
+SELECT 1)
+INSERT INTO et (k, nope) VALUES (1, 2)
+INSERT INTO et VALUES (2, 'x')
+INSERT INTO et (k, nn) VALUES (2, NULL)
+INSERT INTO et (k) VALUES (NULL)
+INSERT INTO et (k, n) VALUES (2, 12345)
+INSERT INTO nope VALUES (1)
+UPDATE et SET nope = 1
+UPDATE et SET a = 1, a = 2
+UPDATE et SET a = 'x'
+UPDATE et SET nn = NULL
+UPDATE nope SET a = 1
+DELETE FROM nope
+DELETE FROM et WHERE nope = 1
+CREATE TABLE et (a int)
+CREATE TABLE e2 (a int, a int)
+CREATE TABLE e2 (a int DEFAULT 'x')
+DROP VIEW et
+CREATE MATERIALIZED VIEW et AS SELECT 1
+CREATE VIEW e3 AS SELECT nope FROM et
+SELECT a COLLATE "nowhere" FROM et
+SELECT v COLLATE "nowhere" FROM et
+SELECT '{"a"'::jsonb
+SELECT jsonb_array_length('{}')
+SELECT ('{"a": "x"}'::jsonb ->> 'a')::int
+SELECT ARRAY[1, 'x']
+SELECT (ARRAY[1])['x']
+SELECT chr(-1)
+SELECT format('%I', NULL)
+SELECT get_byte('\x01'::bytea, 5)
+SELECT generate_series(1, 2, 0)
+SELECT string_agg(v) FROM et
+EXPLAIN SELECT nope FROM et
+WITH c AS (SELECT 1) SELECT nope FROM c
+WITH c AS (SELECT 1), c AS (SELECT 2) SELECT 1
+SELECT 1 AS x, x + 1
+SELECT to_date('x', 'YYYY')
+SELECT interval '1 fortnight'
+SELECT substring('abc' FROM 1 FOR -1)
+SELECT timestamp '2024-01-01' + 1
+SELECT date '2024-01-01' + date '2024-01-01'
+SELECT interval '1 day' + 1
+SELECT make_date(2024, 13, 1)
+SELECT to_number('x', '9')
+SELECT true + 1
+SELECT sum(true)
+SELECT nope::int
+"""
+"""Statements, one in a line, that both refuse with the same SQLSTATE and position. ``et`` has one row."""
+
+SAME_CODES = r"""
+SELECT a FROM et LIMIT 'x'
+SELECT - v FROM et
+SELECT coalesce(a, v) FROM et
+SELECT 1 UNION SELECT true
+SELECT substring(1 FROM 2)
+SELECT (SELECT a, k FROM et)
+SELECT a FROM et WHERE a IN (SELECT a, k FROM et)
+SELECT * FROM et, et
+SELECT * FROM (SELECT 1)
+INSERT INTO et VALUES (1, 2, 3, 4, 5, 6, 7)
+INSERT INTO et (k, k) VALUES (1, 2)
+INSERT INTO et (k, a) VALUES (1)
+INSERT INTO et (k, d) VALUES (2, 5)
+INSERT INTO et (k, a) VALUES (2, '2024-01-01'::date)
+CREATE TABLE e2 (a nope)
+CREATE TABLE e2 (a int PRIMARY KEY, b int PRIMARY KEY)
+DROP TABLE nope
+CREATE INDEX i ON et (nope)
+CREATE INDEX i ON nope (a)
+SELECT extract(nope FROM d) FROM et
+SELECT date_trunc('nope', d) FROM et
+SELECT timestamp '2024-01-01' AT TIME ZONE 'Nowhere/Land'
+SELECT ARRAY[1, true]
+SELECT format('%s')
+SELECT lag(v, 'x') OVER (ORDER BY k) FROM et
+TRUNCATE nope
+VALUES (1), (1, 2)
+VALUES (1), ('x')
+SELECT regexp_replace('a', '(', 'b')
+SELECT 'a' ~ '('
+SELECT 'a' LIKE 'a' ESCAPE 'xx'
+SELECT 1::nope
+"""
+"""The same, where positions differ: mostly because PostgreSQL finds out only when it runs the query, and has none."""

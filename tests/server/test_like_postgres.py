@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
 from collections.abc import Iterator
 
 import psycopg
@@ -117,3 +120,40 @@ def test_what_is_refused(postgres, connect):
         ask(postgres, f"SELECT {expression}")
         result = connection.pgconn.exec_(f"SELECT {expression}".encode())
         assert result.error_field(DiagnosticField.SQLSTATE) == code.encode(), f"{expression}: {result.error_message}"
+
+
+def test_errors(postgres, connect):
+    connection = connect()
+    for each in (postgres, connection):
+        each.execute(
+            "CREATE TABLE et (k int PRIMARY KEY, a int, v varchar, n numeric(5,2), d date, nn int NOT NULL DEFAULT 1)"
+        )
+        each.execute("INSERT INTO et VALUES (1, 1, 'x', 1.5, '2024-01-01')")
+
+    def told(connection: psycopg.Connection, sql: str) -> tuple:
+        result = connection.pgconn.exec_(sql.encode())
+        fields = (DiagnosticField.SQLSTATE, DiagnosticField.STATEMENT_POSITION)
+        return tuple(map(result.error_field, fields)) if result.status == ExecStatus.FATAL_ERROR else ("none",)
+
+    same, codes = (text.strip().splitlines() for text in (cases.SAME_ERRORS, cases.SAME_CODES))
+    answers = [(sql, told(postgres, sql), told(connection, sql)) for sql in same + codes]
+    wrong = [each for each in answers[: len(same)] if each[1] != each[2]]
+    wrong += [each for each in answers[len(same) :] if each[1][0] != each[2][0] or each[1] == each[2]]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_query_during_copy(connect, table):
+    """Both say what is wrong, and then that they cannot know where the data ends."""
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (a int)")
+    assert connection.pgconn.exec_(f"COPY {table} FROM STDIN".encode()).status == ExecStatus.COPY_IN
+    query = b"SELECT 1\0"
+    with socket.socket(fileno=os.dup(connection.pgconn.socket)) as wire:
+        wire.settimeout(30)
+        wire.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query)
+        said = b""
+        while data := wire.recv(65536):
+            said += data
+    error, fatal = said.index(b"SERROR"), said.index(b"SFATAL")
+    assert b"C08P01\0Munexpected message type 0x51 during COPY from stdin\0" in said[error:fatal]
+    assert b"C08P01\0Mterminating connection because protocol synchronization was lost\0" in said[fatal:]
