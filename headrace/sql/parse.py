@@ -10,6 +10,7 @@ headrace.errors.SqlSyntaxError: syntax error at or near "FORM"
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sqlglot.tokens import Token, TokenType
 
@@ -28,7 +29,8 @@ def parse(text: str) -> list[Statement]:
     for tokens in _by_statement(tokenize(text)):
         unfinished = run(text, tokens, grammar.statement)
         first = tokens[0].start
-        statements.append(unfinished(sql=text[first : tokens[-1].end + 1], start=first))
+        statement = unfinished(sql=text[first : tokens[-1].end + 1])
+        statements.append(replace(statement, begins=first) if first else statement)
     return statements
 
 
@@ -45,7 +47,7 @@ def point_at(error: BaseException, statement: Statement) -> None:
     tokens = tokenize(statement.sql) if said is not None else []
     found = [each for each in tokens if (each.token_type == TokenType.STRING) == strings and _means(each, said[1])]
     if len(found) == (2 if isinstance(error, DuplicateColumn) else 1):
-        error.position = statement.start + found[-1].start + 1
+        error.position = statement.begins + found[-1].start + 1
 
 
 _BAD_CONSTANTS = ("22P02", "22007", "22008", "22003")

@@ -26,7 +26,7 @@ class ColumnSpec:
 class Statement:
     sql: str
     """The text as the user wrote it, without the closing semicolon."""
-    start: int = field(default=0, repr=False, compare=False)
+    begins: int = field(default=0, repr=False, compare=False)
     """Where it begins in what was sent."""
 
 
