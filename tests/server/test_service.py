@@ -106,6 +106,7 @@ def sent(service: Service, rows: int) -> None:
         assert total == rows
 
 
+@pytest.mark.timeout(600)  # Spark is started three times
 def test_a_life(tmp_path):
     warehouse = tmp_path / "warehouse"
     first, answer, second = quick_start()
