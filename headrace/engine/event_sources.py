@@ -37,6 +37,7 @@ from headrace.engine.ingest import scan_source
 from headrace.engine.places import storage_at
 from headrace.engine.source_log import StoredSegments
 from headrace.engine.source_reader import SourceReader
+from headrace.engine.splits import warm_up
 from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
@@ -186,6 +187,7 @@ class EventSources:
         connector = CONNECTORS[definition.connector]
         connector.check(definition)
         _check_secrets(definition, connector, dict(statement.secrets))
+        warm_up(self._engine.spark)
         resolved = connector.resolve(definition, self._outside(dict(statement.secrets)))
         return StreamState(
             definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
