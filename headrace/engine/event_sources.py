@@ -346,17 +346,16 @@ class EventSources:
 
 
 def _check_secrets(definition: Definition, connector: Connector, secrets: Mapping[str, str]) -> None:
-    for option in definition.option:
+    for option in [*definition.option, *dict(definition.encode_options)]:
         if CONFIDENTIAL.search(option.lower()):
             raise InvalidParameterValue(
                 f'option "{option}" must be a secret',
                 hint=f"CREATE SECRET name AS '…', then {option} = SECRET name",
             )
     for option in secrets:
-        if connector.secrets is None or not option.startswith(connector.secrets):
-            hint = (
-                f"those that begin with {connector.secrets} can" if connector.secrets else "none of this connector can"
-            )
+        if not option.startswith(connector.secrets or ("\0",)):
+            begin = " or ".join(connector.secrets)
+            hint = f"those that begin with {begin} can" if begin else "none of this connector can"
             raise InvalidParameterValue(f'option "{option}" cannot be a secret', hint=hint)
 
 

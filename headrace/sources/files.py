@@ -490,4 +490,4 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     )
 
 
-CONNECTOR = Connector(secrets=HADOOP, check=check, resolve=resolve, feed=feed)
+CONNECTOR = Connector(secrets=(HADOOP,), check=check, resolve=resolve, feed=feed)

@@ -43,6 +43,7 @@ FIELDS: dict[str, tuple[Any, SqlType, Any]] = {
     ),
 }
 SCHEMA = {"type": "record", "name": "r0", "fields": [{"name": name, "type": each[0]} for name, each in FIELDS.items()]}
+RECORDS = avro.OneSchema(json.dumps(SCHEMA))
 
 
 def definition(**kinds: SqlType) -> Definition:
@@ -59,7 +60,7 @@ def written() -> bytes:
 
 
 def test_all_kinds_of_values():
-    columns, faults = decode(definition(), [written(), written()])
+    columns, faults = decode(definition(), [written(), written()], RECORDS)
     assert not faults
     assert {name: column.to_pylist() for name, column in columns.items()} == {
         name: [each[2]] * 2 for name, each in FIELDS.items()
@@ -80,12 +81,12 @@ def test_all_kinds_of_values():
     ],
 )
 def test_what_does_not_fit_is_named(value, kinds, reason):
-    _, (fault,) = decode(definition(**kinds), [value])
+    _, (fault,) = decode(definition(**kinds), [value], RECORDS)
     assert fault.reason.startswith(reason)
 
 
 def test_a_field_that_the_schema_lacks_is_null():
-    columns, _ = decode(definition(absent=SqlType("integer"), i=SqlType("bigint")), [written()])
+    columns, _ = decode(definition(absent=SqlType("integer"), i=SqlType("bigint")), [written()], RECORDS)
     assert (columns["absent"].to_pylist(), columns["i"].to_pylist()) == ([None], [-5])
 
 
