@@ -92,11 +92,17 @@ def test_debezium(db, broker):
     eventually(lambda: rows(db, "SELECT * FROM t") == [(1, "c")])
 
 
-def test_bad_events(db, broker):
+def test_bad_events(db, broker, monkeypatch):
     topic = broker.topic()
     broker.send(topic, [b'{"id": 1}', b"nonsense", b'{"id": 2}'])
     db.sql(table(broker, topic, name="lenient", more=", bad.records = 'skip'"))
     eventually(lambda: rows(db, "SELECT id FROM lenient") == [(1,), (2,)])
+    for by, few in (("tasks", 0), ("driver", event_tables.SMALL_EVENTS)):
+        monkeypatch.setattr(event_tables, "SMALL_EVENTS", few)
+        db.sql(table(broker, topic, name=by, more=", bad.records = 'dead_letter'"))
+        eventually(lambda by=by: rows(db, f"SELECT id FROM {by}") == [(1,), (2,)])
+        ((*place, raw, reason),) = rows(db, f'SELECT partition, "offset", raw, reason FROM {by}_dead_letters')
+        assert (place, raw) == ([0, 1], b"nonsense") and reason.startswith("its content is not JSON")
     db.sql(table(broker, topic, name="strict"))
     by_name = {}
 
