@@ -31,7 +31,7 @@ from headrace.state.precedence import precedence
 from headrace.state.predicates import Bounds
 from headrace.state.prepared import PreparedJobs
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
-from headrace.state.scan import key_order, scan, sorted_scan
+from headrace.state.scan import key_order, scan, sorted_by_key, sorted_scan
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression
 from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, write_outputs, written_files
@@ -288,4 +288,4 @@ class ChunkReader:
         # An index has an order of its own. Its chunk is sorted by vnode ranges, so that no two files share a key.
         count = min(VNODES, self._spark.sparkContext.defaultParallelism)
         by_range = rows.repartitionById(count, F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)"))
-        return by_range.sortWithinPartitions(*key_order(layout))
+        return sorted_by_key(by_range, layout)

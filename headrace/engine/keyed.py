@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
 from headrace.engine import moments
+from headrace.engine.builds import in_parts
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.deltas import TableDelta, Written
@@ -37,7 +38,7 @@ from headrace.engine.groups import Averages, added_up, new_expressions, total_ex
 from headrace.engine.moments import Moments, spark_condition, there_now, with_clock
 from headrace.engine.plans import piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
-from headrace.engine.spark import key_session, spark_errors, translate_error
+from headrace.engine.spark import key_session, sorted_session, spark_errors, translate_error
 from headrace.engine.watermarks import Watermarks
 from headrace.errors import DataError, EpochFailed
 from headrace.sql.translate import to_spark
@@ -49,10 +50,9 @@ from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
 from headrace.state.merge import consolidate
 from headrace.state.native import write_sorted
-from headrace.state.predicates import Bounds
 from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
 from headrace.state.runs import VNODE, WEIGHT, RunFile
-from headrace.state.scan import key_order, read_files
+from headrace.state.scan import read_files, scan_vnodes, sorted_by_key
 from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression, vnodes_of
@@ -65,6 +65,9 @@ FEW_KEYS = 5_000
 LOOKUP_ROWS = 1 << 20
 """Stored rows that may be read to find those of the touched keys in one relation."""
 
+ONE_TASK_ROWS = 50_000
+"""Stored rows of all inputs up to which a query over the whole of them is one task's."""
+
 KEPT = 128
 """Planned pieces."""
 
@@ -76,7 +79,7 @@ class KeyedRelations:
     def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, frames: RelationFrames):
         self._spark, self._storage, self._indexes, self._frames = spark, storage, indexes, frames
         self._bulk = BulkWriter(spark, storage, indexes)
-        self._session = key_session(spark)
+        self._session, self._sorted = key_session(spark), sorted_session(spark)
         self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
         self._numbers = itertools.count()
         self._moments = Moments(storage, indexes)
@@ -130,17 +133,31 @@ class KeyedRelations:
     def build(self, state: Manifest, relation: Relation, vnodes: range) -> list[RunFile]:
         """Its rows of some vnodes as of a state, written."""
         layout = Layout.of(relation)
-        frames = self._inputs(state, relation) if len(vnodes) == VNODES else self._parts(state, relation, vnodes)
-        frame = _at(state, relation, self._evaluated(state, relation, frames))
-        rows = frame.selectExpr(*_quoted(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
-        count = 1 if not layout.distribution else min(len(vnodes), self._spark.sparkContext.defaultParallelism)
-        if count == 1:
-            rows = rows.coalesce(1)
+        count = min(len(vnodes), self._spark.sparkContext.defaultParallelism)
+        if not layout.distribution or _stored_rows(state, relation) <= ONE_TASK_ROWS:
+            count = 1
+        if in_parts(relation, state.catalog):
+            # A task for each range of vnodes reads the same range of the inputs: nothing is shuffled.
+            parts = [self._rows_of_vnodes(state, relation, layout, each) for each in _cut(vnodes, count)]
+            rows = functools.reduce(DataFrame.unionAll, parts)
         else:
+            found = _at(state, relation, self._evaluated(state, relation, self._inputs(state, relation)))
+            rows = _stored(layout, found)
             # Sorted by vnode ranges, so that no two files share a key.
-            rows = rows.repartitionById(count, _range_of(vnodes, count))
+            rows = rows.coalesce(1) if count == 1 else rows.repartitionById(count, _range_of(vnodes, count))
+            rows = sorted_by_key(rows, layout)
         with spark_errors(f'building {state.catalog.owner(relation).kind} "{state.catalog.owner(relation).name}"'):
-            return write_sorted(rows.sortWithinPartitions(*key_order(layout)), self._storage, layout)
+            return write_sorted(rows, self._storage, layout)
+
+    def _rows_of_vnodes(self, state: Manifest, relation: Relation, layout: Layout, vnodes: range) -> DataFrame:
+        """Its rows of some vnodes, in order, as one partition."""
+        frames = {}
+        for id, _ in relation.operator.inputs:
+            source, runs = state.catalog.relations[id], state.runs.get(id, ())
+            rows = scan_vnodes(self._sorted, self._storage.uri(""), Layout.of(source), runs, vnodes)
+            frames[id] = with_logical_types(source, rows)
+        found = _at(state, relation, self._evaluated(state, relation, frames, self._sorted))
+        return sorted_by_key(_stored(layout, found), layout)
 
     def _blaming(self, state: Manifest, relation: Relation, work: Callable[[], TableDelta | None]) -> TableDelta | None:
         """What is wrong with a row is said with the name of the view that cannot have it."""
@@ -400,18 +417,13 @@ class KeyedRelations:
     # --- queries of Spark's -------------------------------------------------------------------------------------
 
     def _inputs(self, state: Manifest, relation: Relation) -> dict[int, DataFrame]:
-        return {
+        """All rows of each; few of them as one partition, because then nothing is shuffled."""
+        frames = {
             id: self._frames.frame(state.catalog.relations[id], state.runs.get(id, ()))
             for id, _ in relation.operator.inputs
         }
-
-    def _parts(self, state: Manifest, relation: Relation, vnodes: range) -> dict[int, DataFrame]:
-        """The inputs' rows of some vnodes."""
-        bounds = [Bounds(after=(vnodes.start, None), upto=(vnodes.stop - 1, None))]
-        return {
-            id: self._frames.part(state.catalog.relations[id], state.runs.get(id, ()), bounds, "TRUE")
-            for id, _ in relation.operator.inputs
-        }
+        few = _stored_rows(state, relation) <= ONE_TASK_ROWS
+        return {id: frame.coalesce(1) for id, frame in frames.items()} if few else frames
 
     def _evaluated(
         self,
@@ -520,6 +532,20 @@ def _of_vnodes(relation: Relation, keys: pa.Table, built: int) -> pa.Table:
 
 def _quoted(layout: Layout) -> list[str]:
     return [quote_spark(name) for name in layout.names]
+
+
+def _stored_rows(state: Manifest, relation: Relation) -> int:
+    """Of the inputs."""
+    return sum(run.rows for id in relation.reads for run in state.runs.get(id, ()))
+
+
+def _stored(layout: Layout, rows: DataFrame) -> DataFrame:
+    return rows.selectExpr(*_quoted(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
+
+
+def _cut(vnodes: range, count: int) -> list[range]:
+    edges = [vnodes.start + len(vnodes) * number // count for number in range(count + 1)]
+    return [range(first, last) for first, last in itertools.pairwise(edges)]
 
 
 def _range_of(vnodes: range, count: int) -> Column:
