@@ -5,6 +5,7 @@ Two views that need the same one share it. A relation that is stored by the want
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from headrace.plan.pieces import (
     aliased,
     free_name,
     rebound,
+    relations_in,
     select,
     subquery,
     table,
@@ -280,8 +282,23 @@ class Arrangements:
                 clock=piece.clock,
                 watermark=piece.watermark,
                 as_of_now=tuple(self.catalog.get(name).id for name in piece.as_of_now),
+                linear=tuple(self.catalog.get(name).id for name in piece.linear),
             ),
         )
+
+    def pass_on(self, last: Keyed | exp.Query) -> None:
+        """Marks the pieces whose rows need not be stored: joins of which only changes are read, to be added up."""
+        reads = {name for name, _ in last.inputs} if isinstance(last, Keyed) else relations_in(last)
+        kept = set() if isinstance(last, Keyed) and last.adds else {self.catalog.get(name).id for name in reads}
+        for each in self.catalog:
+            if each.operator is None or not each.operator.adds:
+                kept |= {*each.reads, *each.depends_on}
+        for number, each in enumerate(self.made):
+            operator = each.operator
+            if operator is None or each.id in kept or len(operator.linear) < len(operator.inputs):
+                continue
+            passing = each.replace(operator=dataclasses.replace(operator, passing=True))
+            self.made[number], self.catalog = passing, self.catalog.update(passing)
 
     def _add(self, relation: Relation, what: str) -> Relation:
         for other in self.catalog.of_kind(INTERNAL):

@@ -74,6 +74,7 @@ def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) ->
         for each in cutter.arrangements.made:
             refuse_what_changes(parse_query(each.query or ""))
         refuse_what_changes(found.query if isinstance(found, Keyed) else found)
+        cutter.arrangements.pass_on(found)
         return found, cutter.arrangements
     except NotCut:
         raise refuse("VALUES" if isinstance(query, exp.Values) else type(query).__name__, query) from None

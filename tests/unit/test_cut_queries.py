@@ -115,6 +115,23 @@ def check_sums(
     assert _counted(added_up(layout, relation.operator, whole, nothing, other)) == _counted(one), relation.query
 
 
+def check_linear(
+    lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]], chance: random.Random
+) -> None:
+    """What the rows of one half of an input say and what those of the other half say is what all of them say."""
+    for id in relation.operator.linear:
+        mine = [chance.random() < 0.5 for _ in held[id]]
+        said: Counter = Counter()
+        for half in (True, False):
+            for other in relation.reads:
+                rows = held[other]
+                if other == id:
+                    rows = [row for row, chosen in zip(rows, mine, strict=True) if chosen is half]
+                lite.store(catalog.relations[other], rows, "part")
+            said.update(lite.rows(relation.query, "part"))
+        assert said == Counter(held[relation.id]), f"{relation.query} is not linear in {catalog.relations[id].name}"
+
+
 def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]]) -> None:
     """The first rows of each key of its inputs are all that it needs."""
     for (id, columns), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
@@ -171,6 +188,8 @@ def check(seed: int) -> str:
             check_sums(lite, relation, arrangements.catalog, held, chance)
         if operator is not None and operator.first:
             check_first(lite, relation, arrangements.catalog, held)
+        if operator is not None:
+            check_linear(lite, relation, arrangements.catalog, held, chance)
         if operator is None or operator.adds or not operator.key:
             continue
         every = _keys(found, relation, operator.key)
