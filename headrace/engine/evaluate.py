@@ -1,8 +1,9 @@
 """Evaluating the piece of a query that a relation follows (:mod:`headrace.engine.keyed`): over a few rows, over all
 that its inputs hold, or over a range of vnodes to build it.
 
-Few rows are one task's, in a job that is planned once. To build a relation whose inputs are stored by its key, a task
-for each range of vnodes reads the same range of all of them, so that nothing is shuffled.
+Few rows are one task's, in a job that is planned once; or Arrow's, in the driver, where tasks run on its machine and
+the piece is plain (:mod:`headrace.operators.vector_pieces`). To build a relation whose inputs are stored by its key, a
+task for each range of vnodes reads the same range of all of them, so that nothing is shuffled.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,10 +20,12 @@ from pyspark.sql import functions as F
 from headrace.catalog import Relation
 from headrace.engine import moments
 from headrace.engine.builds import in_parts
+from headrace.engine.direct import is_here
 from headrace.engine.moments import spark_condition
-from headrace.engine.plans import piece_of
+from headrace.engine.plans import piece_of, vector_piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
 from headrace.engine.spark import key_session, sorted_session, spark_errors
+from headrace.operators.vectors import FAULTS
 from headrace.sql.translate import to_spark
 from headrace.state.layout import Layout
 from headrace.state.manifest import Manifest
@@ -42,8 +45,9 @@ KEPT = 128
 
 
 class Pieces:
-    def __init__(self, spark: SparkSession, storage: Storage, frames: RelationFrames):
+    def __init__(self, spark: SparkSession, storage: Storage, frames: RelationFrames, vectorized: Callable[[], bool]):
         self._spark, self._storage, self._frames = spark, storage, frames
+        self._here, self._vectorized = is_here(spark, storage.files), vectorized
         self._session, self._sorted = key_session(spark), sorted_session(spark)
         self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
         self._numbers = itertools.count()
@@ -84,6 +88,8 @@ class Pieces:
         layout, operator = Layout.of(relation), relation.operator
         if not any(table.num_rows for table in rows.values()) and (operator.key or operator.adds):
             return layout.row_schema.empty_table()
+        if (found := self._by_arrow(state, relation, rows)) is not None:
+            return found
         filled = [id for id, _ in relation.operator.inputs if rows[id].num_rows]
         packed = {str(number): packed_rows(rows[id]) for number, id in enumerate(filled)}
         if sum(map(len, packed.values())) <= INPUT_BYTES:
@@ -95,6 +101,19 @@ class Pieces:
             for id, table in rows.items()
         }
         return self.evaluated(state, relation, frames, self._session).toArrow().cast(layout.row_schema)
+
+    def _by_arrow(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table | None:
+        """By the driver itself, where a task would run on its machine as well, and Arrow knows the answer."""
+        if not self._here or not self._vectorized() or sum(each.num_rows for each in rows.values()) > ONE_TASK_ROWS:
+            return None
+        plan = vector_piece_of(relation, state.catalog)
+        if plan is None:
+            return None
+        layout = Layout.of(relation)
+        try:
+            return plan.evaluate(rows).select(layout.names).cast(layout.row_schema)
+        except FAULTS:
+            return None
 
     def _prepared(self, state: Manifest, relation: Relation, filled: Sequence[int]) -> DataFrame | None:
         """The piece over rows that come with the job, planned once; None if its plan holds results of a run.

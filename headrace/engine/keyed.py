@@ -64,10 +64,18 @@ Touched = Mapping[int, Sequence[RunFile]]
 
 
 class KeyedRelations:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, frames: RelationFrames):
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        indexes: IndexCache,
+        frames: RelationFrames,
+        *,
+        vectorized: Callable[[], bool],
+    ):
         self._spark, self._storage, self._indexes, self._frames = spark, storage, indexes, frames
         self._bulk = BulkWriter(spark, storage, indexes)
-        self._pieces = Pieces(spark, storage, frames)
+        self._pieces = Pieces(spark, storage, frames, vectorized)
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
 

@@ -51,6 +51,16 @@ def vectorized_expression(node: exp.Expression) -> Vector | None:
         return None
 
 
+def vector_of(node: exp.Expression) -> Vector:
+    """An expression over columns without a table; :class:`NotVectorized` if it is Spark's."""
+    return _vector(node)
+
+
+def vector_projection(name: str, expression: exp.Expression, stored: SqlType | None) -> tuple[str, Vector, Any]:
+    """The same as a column of a projection, as the type that it is stored as, or its own."""
+    return _projected(name, expression, stored)
+
+
 def _branches(node: Node, types: Mapping[str, SqlType]) -> list[VectorBranch]:
     match node:
         case Scan():

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.engine.groups import added_up
+from headrace.operators.vector_pieces import vectorized_piece
 from headrace.plan.build import build
 from headrace.plan.cut import cut
 from headrace.plan.keys import stream_key
@@ -31,6 +32,10 @@ from headrace.types import SqlType
 from tests.support.random_queries import TABLES, Queries, random_rows
 
 COUNT = 4000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 100
+
+
+VECTORIZED: Counter = Counter()
+"""How many pieces of a kind Arrow has evaluated."""
 
 
 def _catalog() -> Catalog:
@@ -132,6 +137,23 @@ def check_linear(
         assert said == Counter(held[relation.id]), f"{relation.query} is not linear in {catalog.relations[id].name}"
 
 
+def check_vectors(relation: Relation, catalog: Catalog, held: dict[int, list[tuple]]) -> None:
+    """What Arrow can evaluate, it evaluates as SQLite does."""
+    names = {catalog.relations[id].name: id for id in relation.reads}
+    layout = Layout.of(relation)
+    bound = bind_query(parse_query(relation.query), catalog)
+    left_out = {name for name, _, _ in relation.operator.averages}
+    plan = vectorized_piece(bound.expression, names, layout.types, left_out)
+    if plan is None:
+        return
+    tables = {id: _arrow(Layout.of(catalog.relations[id]), held[id]) for id in relation.reads}
+    found = plan.evaluate(tables).select(layout.names)
+    expected = _arrow(layout, held[relation.id])
+    shown = [name for name in layout.names if name not in left_out]
+    VECTORIZED[relation.operator.describe] += 1
+    assert _counted(found.select(shown)) == _counted(expected.select(shown)), relation.query
+
+
 def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]]) -> None:
     """The first rows of each key of its inputs are all that it needs."""
     for (id, columns), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
@@ -150,6 +172,11 @@ def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int
 
 def _arrow(layout: Layout, rows: list[tuple]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(layout.names)
+    # SQLite has no booleans but numbers.
+    columns = [
+        [None if each is None else bool(each) for each in values] if pa.types.is_boolean(field.type) else values
+        for values, field in zip(columns, layout.row_schema, strict=True)
+    ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, layout.row_schema, strict=True)]
     return pa.table(arrays, schema=layout.row_schema)
 
@@ -189,6 +216,7 @@ def check(seed: int) -> str:
         if operator is not None and operator.first:
             check_first(lite, relation, arrangements.catalog, held)
         if operator is not None:
+            check_vectors(relation, arrangements.catalog, held)
             check_linear(lite, relation, arrangements.catalog, held, chance)
         if operator is None or operator.adds or not operator.key:
             continue
@@ -222,3 +250,9 @@ def test_pieces_say_what_the_query_says(start):
         except Exception as error:
             error.add_note(f"seed {seed}: {Queries(random.Random(seed)).query()}")
             raise
+
+
+def test_arrow_evaluates_what_is_plain():
+    for seed in range(60):
+        check(seed)
+    assert {"inner join", "left join", "semi join", "anti join", "aggregate"} <= set(VECTORIZED)
