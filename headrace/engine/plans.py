@@ -16,7 +16,7 @@ from headrace.engine.access import Path, demands, narrow, usable_indexes
 from headrace.engine.loops import loops_of, may_loop, stoppable
 from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
-from headrace.errors import ObjectNotReady
+from headrace.errors import ObjectNotReady, Unsupported
 from headrace.operators.vector_pieces import Plan, vectorized_piece
 from headrace.operators.vectorize import vectorized
 from headrace.operators.vectors import VectorBranch
@@ -141,6 +141,11 @@ def refuse_unfinished_relation(relation: Relation) -> None:
         raise ObjectNotReady(
             f'{relation.kind} "{relation.name}" is still being created',
             hint=f"SHOW JOBS shows how far it is; WAIT {quote_sql(relation.name)} waits for it",
+        )
+    if relation.operator is not None and relation.operator.passing:
+        raise Unsupported(
+            f'{relation.kind} "{relation.name}" is not stored: it only passes changes on',
+            hint="read the view that it belongs to, or what it stands on",
         )
 
 

@@ -25,15 +25,15 @@ from headrace.plan.pieces import conjunction, conjuncts
 from headrace.sql.expressions import COLUMN_TYPE
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import type_of
-from headrace.sql.typed import BOOLEAN, digits, is_float, is_integer
+from headrace.sql.typed import BOOLEAN, is_float, is_integer
 from headrace.state.runs import WEIGHT
 from headrace.types import SqlType
 
 MOST_PAIRS = 1_000_000
 """Pairs of rows that a join may give here."""
 
-SUMMED_DIGITS = 32
-"""Of a number that is added up: six more are left for how many there are."""
+SUM_DIGITS = 38
+"""Of a sum of Arrow's, which does not tell when it has more."""
 
 Tables = Mapping[int, pa.Table]
 
@@ -122,8 +122,9 @@ class First:
             if descending:
                 # Stable both ways: backwards, and back again.
                 found, column = found[::-1], column.take(pa.array(np.arange(len(column))[::-1]))
-            placed = "at_start" if nulls_first is not descending else "at_end"
-            by = pc.rank(column, sort_keys="ascending", null_placement=placed, tiebreaker="min").to_numpy()
+            by = pc.rank(column, sort_keys="ascending", tiebreaker="min").to_numpy().astype(np.int64)  # NULLs are last
+            if nulls_first is not descending:
+                by[pc.is_null(column).to_numpy()] = -1
             found = found[np.argsort(by, kind="stable")]
             if descending:
                 found = found[::-1]
@@ -151,7 +152,8 @@ class Sum:
                 values = pa.repeat(values, rows.num_rows)
             if self.function == "sum":
                 scale = values.type.scale if pa.types.is_decimal(values.type) else 0
-                values = values.cast(pa.decimal128(38, scale))
+                values = values.cast(pa.decimal128(SUM_DIGITS, scale))
+                _check_sum(values, scale)
         if self.condition is not None:
             keep = self.condition.evaluate(rows)
             values = pc.if_else(pc.fill_null(keep, False), values, pa.scalar(None, values.type))
@@ -367,21 +369,15 @@ def _sum(name: str, item: exp.Expression, kind: SqlType) -> Sum:
         source = type_of(argument)
         if source is None or not (is_integer(source) or source.name == "numeric"):
             raise NotVectorized(f"a sum of {source}")
-        if _digits(argument) > SUMMED_DIGITS:
-            raise NotVectorized("a sum of large numbers")
     return Sum(name, call.this, vector_of(_flat(argument)), condition, kind.arrow)
 
 
-def _digits(argument: exp.Expression) -> int:
-    """How many a number may have: one that was made wider has not become larger."""
-    scale, inner = digits(type_of(argument))[1], argument
-    while isinstance(inner, (exp.Cast, exp.Paren)):
-        inner = inner.this
-    kind = type_of(inner)
-    if kind is None or not (is_integer(kind) or kind.name == "numeric"):
-        kind = type_of(argument)
-    before, after = digits(kind)
-    return before - after + max(scale, after)
+def _check_sum(values: pa.Array | pa.ChunkedArray, scale: int) -> None:
+    """No sum of some of them may have more digits than there are."""
+    ends = pc.min_max(values)
+    largest = max((abs(ends[end].as_py()) for end in ("min", "max") if ends[end].is_valid), default=0)
+    if largest * len(values) >= 10 ** (SUM_DIGITS - scale):
+        raise NotVectorized("a sum of large numbers")
 
 
 def _filtered(plan: Plan, conditions: Sequence[exp.Expression]) -> Mapped:

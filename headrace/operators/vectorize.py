@@ -292,6 +292,10 @@ def _call(node: exp.Anonymous) -> Vector:
         return Call("length", (_as(arguments[0], TEXT),), kind.arrow)
     if name == "abs" and len(arguments) == 1 and is_integer(kind):
         return Call("abs", (_as(arguments[0], kind),), kind.arrow)
+    if name == "extract" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
+        field = arguments[0].name.lower()
+        if field in ("year", "month", "day") and (_kind(arguments[1]) or TEXT).name == "date":
+            return Call(field, (_vector(arguments[1]),), kind.arrow)
     if name == "coalesce" and kind is not None:
         return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
     raise NotVectorized(f"{name}()")

@@ -364,6 +364,8 @@ def test_a_join_of_which_only_changes_are_read_is_not_stored(spark, warehouse, m
     passing = [each for each in state.catalog if each.operator is not None and each.operator.passing]
     assert len(passing) == 2
     assert not any(state.runs.get(each.id) for each in passing)
+    with pytest.raises(Unsupported, match="is not stored"):
+        db.sql(f"SELECT * FROM {passing[0].name}")
     db.close()
 
 
