@@ -35,6 +35,9 @@ _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precisio
             "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
+WIDE_DIGITS = 76
+"""That Arrow's widest decimal has."""
+
 
 def vectorized(node: Node, types: Mapping[str, SqlType]) -> tuple[VectorBranch, ...] | None:
     """The branches of a view's plan, whose columns are stored as ``types``."""
@@ -175,13 +178,15 @@ def _decimals(name: str, node: exp.Binary, left: SqlType, right: SqlType, result
     """Where the result's digits always suffice, both give it the same type."""
     (p1, s1), (p2, s2) = digits(left), digits(right)
     precision = p1 + p2 + 1 if name == "multiply" else max(p1 - s1, p2 - s2) + max(s1, s2) + 1
-    if precision > MAX_DIGITS:
+    wide = name == "multiply" and precision <= WIDE_DIGITS and s1 + s2 <= MAX_DIGITS
+    if precision > MAX_DIGITS and not wide:
         raise NotVectorized("more digits than a decimal has")
     sides = (
         _as(node.this, SqlType("numeric", precision=p1, scale=s1)),
         _as(node.expression, SqlType("numeric", precision=p2, scale=s2)),
     )
-    return Call(name, sides, result.arrow)
+    # A product that may have more digits is computed with all of them; if it does not fit, Spark says so.
+    return Call(name if precision <= MAX_DIGITS else "multiply_wide", sides, result.arrow)
 
 
 def _negate(node: exp.Neg) -> Vector:

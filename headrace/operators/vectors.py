@@ -126,6 +126,11 @@ def _modulo(left: Datum, right: Datum) -> Datum:
     return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
 
 
+def _multiply_wide(left: Datum, right: Datum) -> Datum:
+    wide = [side.cast(pa.decimal256(side.type.precision, side.type.scale)) for side in (left, right)]
+    return pc.multiply(*wide)
+
+
 def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
     """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
 
@@ -175,6 +180,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "add": pc.add_checked,
     "subtract": pc.subtract_checked,
     "multiply": pc.multiply_checked,
+    "multiply_wide": _multiply_wide,
     "add_floats": pc.add,
     "subtract_floats": pc.subtract,
     "multiply_floats": pc.multiply,
