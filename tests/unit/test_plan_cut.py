@@ -192,3 +192,25 @@ def test_explain(catalog):
         ("StreamLookup", "linear"),
     ]
     assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "linear", "passing"),
+    [
+        ("SELECT t.s, sum(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, True),
+        ("SELECT t.s, count(DISTINCT u.n) AS m, count(*) AS c FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, True),
+        ("SELECT t.s, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, False),
+        ("SELECT t.s, max(u.n) AS m, sum(u.n) AS c FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, False),
+        ("SELECT t.s, count(u.n) AS m FROM t LEFT JOIN u ON t.k = u.id GROUP BY t.s", 1, False),
+        ("SELECT t.s, count(u.n) AS m FROM t FULL JOIN u ON t.k = u.id GROUP BY t.s", 0, False),
+        ("SELECT s, count(*) AS m FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.k) GROUP BY s", 1, False),
+        ("SELECT p.s, count(q.s) AS m FROM t AS p JOIN t AS q ON p.k = q.k GROUP BY p.s", 0, False),
+    ],
+)
+def test_which_inputs_are_linear_and_what_is_not_stored(catalog, text, linear, passing):
+    bound = bind_query(parse_query(text), catalog)
+    _, arrangements = cut(bound, catalog, "v", bound.output)
+    (join,) = [each for each in arrangements.made if each.operator and "join" in each.operator.describe]
+    assert len(join.operator.linear) == linear
+    assert arrangements.catalog.relations[join.id].operator.passing == passing
+    assert Relation.from_json(join.to_json()) == join
