@@ -214,3 +214,17 @@ def test_which_inputs_are_linear_and_what_is_not_stored(catalog, text, linear, p
     assert len(join.operator.linear) == linear
     assert arrangements.catalog.relations[join.id].operator.passing == passing
     assert Relation.from_json(join.to_json()) == join
+
+
+def test_what_is_not_stored_is_shared_with_those_who_need_no_more(catalog):
+    def made(text: str, catalog: Catalog) -> tuple[list[Relation], Catalog]:
+        bound = bind_query(parse_query(text), catalog)
+        _, arrangements = cut(bound, catalog, "v", bound.output)
+        return [each for each in arrangements.made if each.operator], arrangements.catalog
+
+    joined = "FROM t JOIN u ON t.k = u.id GROUP BY t.s"
+    first, catalog = made(f"SELECT t.s, sum(u.n) AS m {joined}", catalog)
+    assert [each.operator.passing for each in first] == [True, False]
+    assert made(f"SELECT t.s, sum(u.n) + 1 AS m {joined}", catalog)[0] == []
+    (stored,), _ = made(f"SELECT t.s, max(u.n) AS m {joined}", catalog)
+    assert (stored.operator.describe, stored.operator.passing) == ("inner join", False)
