@@ -282,9 +282,11 @@ def _like(node: exp.Like) -> Vector:
         raise NotVectorized("LIKE of an expression")
     text, body = pattern.this, pattern.this.strip("%")
     first, last = text.startswith("%"), text.endswith("%")
-    if not body or any(each in body for each in "%_\\") or len(text) != len(body) + first + last:
-        raise NotVectorized("a pattern of several parts")
+    if not body or any(each in body for each in "_\\"):
+        raise NotVectorized("a pattern of another kind")
     name = {(True, True): "contains", (False, True): "starts_with", (True, False): "ends_with"}.get((first, last), "=")
+    if "%" in body or len(text) != len(body) + first + last:
+        name, body = "like", text
     found = Call(name, (_as(node.this, TEXT), Constant(body, TEXT.arrow)), BOOLEAN.arrow)
     return Call("not", (found,), BOOLEAN.arrow) if node.args.get("negate") else found
 

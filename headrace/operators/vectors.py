@@ -213,6 +213,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "day": pc.day,
     "starts_with": lambda text, pattern: pc.starts_with(text, pattern.as_py()),
     "ends_with": lambda text, pattern: pc.ends_with(text, pattern.as_py()),
+    "like": lambda text, pattern: pc.match_like(text, pattern.as_py()),
     "contains": lambda text, pattern: pc.match_substring(text, pattern.as_py()),
 }
 
