@@ -33,6 +33,9 @@ class _Unchanged:
 
 UNCHANGED = _Unchanged()
 
+CHANGE_BYTES = 300
+"""Of a change, whatever its values are"""
+
 Value = str | None | _Unchanged
 Key = tuple[str, ...]
 
@@ -46,6 +49,15 @@ class Change:
     """The whole row, in the order of the table's columns; None if it is gone"""
     origin: Key | None = None
     """The key under which the row was before, where its unchanged values are found; None: its own"""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes here.
+
+        >>> Change(key=("1",), values=("1", "x" * 1000, None, UNCHANGED)).size, Change(key=("1",)).size
+        (1301, 300)
+        """
+        return CHANGE_BYTES + sum(len(value) for value in self.values or () if isinstance(value, str))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +92,11 @@ class Folded:
 
 
 def fold(changes: Iterable[Change]) -> Folded:
-    """The changes of an epoch, in order, as at most one for each key: what it is in the end."""
+    """The changes of an epoch, in order, as at most one for each key: what it is in the end.
+
+    A row's key may be written in two ways (0 and -0): then there is a delete of the one and a put of the other, which
+    wins, because whoever applies them deletes first.
+    """
     now: dict[Key, tuple[tuple[Value, ...] | None, Key]] = {}
     for change in changes:
         values, origin = change.values, change.origin or change.key

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cdc.changelog import Change, Key, Truncate
+from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 
 BELOW, BEYOND = 0, 1 << 30
 
@@ -81,6 +81,7 @@ class Flight:
     high: int | None = None
     """Whatever is read was committed before this position of the log; None: that is known once it has been read"""
     late: tuple[Numbered, ...] = ()
+    late_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +133,8 @@ class Intake:
         return self.progress.done or (bool(self.flights) and self.flights[-1].end is None)
 
     @property
-    def late_changes(self) -> int:
-        return sum(len(flight.late) for flight in self.flights)
+    def late_bytes(self) -> int:
+        return sum(flight.late_bytes for flight in self.flights)
 
     def launched(self, flight: Flight) -> Intake:
         return dataclasses.replace(self, flights=(*self.flights, flight))
@@ -158,7 +159,9 @@ class Intake:
         """What applies now, and what is known afterwards. ``places``: one for each change, of no use for a Truncate."""
         if self.progress.error is not None:
             return [], self
+        spoiled = self._spoiled(changes, places)
         flights, late, applied = list(self.flights), [list(each.late) for each in self.flights], []
+        sizes = [each.late_bytes for each in self.flights]
         for numbered, place in zip(changes, places, strict=True):
             transaction, change = numbered
             if isinstance(change, Truncate):
@@ -168,12 +171,33 @@ class Intake:
                 flights = list(seen)
             elif place == BELOW:
                 applied.append(change)
+            elif id(change) in spoiled and place <= len(flights) and not flights[place - 1].sees(transaction):
+                flights = flights[: place - 1]  # a later one shows it whole
             elif place <= len(flights):
                 late[place - 1].append(numbered)
-        kept = zip(flights, late, strict=False)
-        return applied, dataclasses.replace(
-            self, flights=tuple(dataclasses.replace(flight, late=tuple(each)) for flight, each in kept)
+                sizes[place - 1] += change.size
+        kept = tuple(
+            dataclasses.replace(flight, late=tuple(each), late_bytes=size)
+            for flight, each, size in zip(flights, late, sizes, strict=False)
         )
+        return applied, dataclasses.replace(self, flights=kept)
+
+    def _spoiled(self, changes: Sequence[Numbered], places: Sequence[int]) -> set[int]:
+        """Changes that have left something out which lies elsewhere than they do: when their chunk lands, it may be
+        gone from there, or another row may have come in its place."""
+        if not self.flights:
+            return set()
+        at = {
+            change.key: place for (_, change), place in zip(changes, places, strict=True) if isinstance(change, Change)
+        }
+        return {
+            id(change)
+            for _, change in changes
+            if isinstance(change, Change)
+            and change.origin is not None
+            and UNCHANGED in (change.values or ())
+            and at.get(change.origin) != at[change.key]
+        }
 
     def was_read(self, id: int, high: int) -> Intake:
         return dataclasses.replace(

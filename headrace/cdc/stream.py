@@ -19,7 +19,10 @@ from headrace.errors import HeadraceError
 log = logging.getLogger("headrace")
 
 BUFFER_BYTES = 64 << 20
-"""Of messages that wait; as Python objects they may be a few times as large"""
+"""Of messages that wait, and about what Python needs to hold them"""
+
+PIECE_OVERHEAD, EVENT_OVERHEAD = 600, 150
+"""Bytes of a transaction, and of a change in it, whatever they say"""
 
 RETRY_SECONDS = (0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -41,8 +44,8 @@ class LogFeed:
         self._name = name
         self._on_news = on_news
         self._lock = threading.Condition()
-        self._pieces: deque[tuple[Piece, int, int]] = deque()
-        """With their size, and what had been reached before they arrived"""
+        self._pieces: deque[tuple[Piece, int, int, int]] = deque()
+        """With the size of their messages, what they take here, and what had been reached before they arrived"""
         self._bytes = 0
         self._taken = (position, skip)
         """Where to go on after a lost connection: all before has been taken, and so many events of what follows."""
@@ -52,6 +55,7 @@ class LogFeed:
         """All that was committed before has been received"""
         self._durable = position
         self._stopping = False
+        self._resting = False
         self._nudged = False
         self.error: HeadraceError | None = None
         """Why there is no connection now"""
@@ -67,13 +71,25 @@ class LogFeed:
         if self._thread.is_alive():
             self._thread.join()
 
+    def let_go(self) -> None:
+        """Gives the connection up until somebody goes on: nothing else of the server can be reached. One that is being
+        shut down waits for those who read its log to confirm all of it, and for nothing else."""
+        with self._lock:
+            self._resting = True
+            self._lock.notify_all()
+
+    def go_on(self) -> None:
+        with self._lock:
+            self._resting = False
+            self._lock.notify_all()
+
     # --- for whoever applies the log ---------------------------------------------------------------------------
 
     def peek(self, events: int) -> list[Piece]:
         """What has arrived, from the first piece on, about so many events; it stays until it is taken."""
         with self._lock:
             found: list[Piece] = []
-            for piece, size, _ in self._pieces:
+            for piece, size, *_ in self._pieces:
                 if found and events < self._weight(piece, size):
                     break
                 events -= self._weight(piece, size)
@@ -93,7 +109,7 @@ class LogFeed:
                 else:
                     self._taken, self._part_of = (self._taken[0], piece.first + len(piece.events)), piece.commit
             while self._pieces and not self._wanted(self._pieces[0][0]):
-                self._bytes -= self._pieces.popleft()[1]
+                self._bytes -= self._pieces.popleft()[2]
             self._lock.notify_all()
 
     def _wanted(self, piece: Piece) -> bool:
@@ -117,7 +133,7 @@ class LogFeed:
         """All that was committed before has been taken."""
         with self._lock:
             taken, part = self._taken
-            return taken if part else max(taken, self._pieces[0][2] if self._pieces else self._reached)
+            return taken if part else max(taken, self._pieces[0][3] if self._pieces else self._reached)
 
     @property
     def received(self) -> int:
@@ -161,8 +177,14 @@ class LogFeed:
             except Exception as error:  # a fault of ours: the source shows it, and tries again
                 log.exception("unexpected error while reading a log")
                 self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
+            with self._lock:
+                rested = self._resting
+                self._lock.wait_for(lambda: self._stopping or not self._resting)
             if self._stopping:
                 return
+            if rested:
+                failures = 0
+                continue
             got_on = self._taken != taken  # who only connects, and is then refused, has not
             failures, patience = after_failure(failures, time.monotonic() - began, got_on=got_on)
             log.warning("the log of %s cannot be read, next attempt in %s s: %s", self._name, patience, self.error)
@@ -185,8 +207,9 @@ class LogFeed:
     def _arrived(self, piece: Piece, size: int) -> None:
         with self._lock:
             if self._wanted(piece):
-                self._pieces.append((piece, size, self._reached))
-                self._bytes += size
+                held = size + PIECE_OVERHEAD + EVENT_OVERHEAD * len(piece.events)
+                self._pieces.append((piece, size, held, self._reached))
+                self._bytes += held
             if piece.final:
                 self._reached = max(self._reached, piece.position)
         self._on_news()

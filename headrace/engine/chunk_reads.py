@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.cdc.chunks import shape
 from headrace.cdc.database import Database
 from headrace.cdc.intake import Flight, Intake
-from headrace.engine.followed import ChunkRead, Followed
+from headrace.engine.followed import AskedBounds, ChunkRead, Followed
 from headrace.engine.splits import forget_files, read_chunk, split_bounds
 
 if TYPE_CHECKING:
@@ -24,20 +24,22 @@ READERS = 4
 
 
 class ChunkReads:
-    def __init__(self, engine: Engine, database: Database, address: Any, control: Any, on_news: Callable[[], None]):
-        self._engine, self._database, self._address, self._control = engine, database, address, control
+    def __init__(self, engine: Engine, database: Database, address: Any, on_news: Callable[[], None]):
+        self._engine, self._database, self._address = engine, database, address
         self._on_news = on_news
+        # Where a chunk ends takes the database a tenth of a second and more to find: nobody waits for it.
+        self._control = database.control(address)
+        self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="headrace-bounds")
         self._numbers = itertools.count(1)
         self._pool = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="headrace-splits")
 
-    def launch(self, table: Followed) -> None:
-        """The next chunk of a table."""
-        splits, rows = shape(
-            parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,
-            rate_limit=table.state.rate_limit,
-        )  # fmt: skip
-        start = table.intake.next_start
-        bounds = split_bounds(self._control, table.state.table, start, splits=splits, rows=rows)
+    def launch(self, table: Followed) -> bool:
+        """Begins the next chunk of a table, if it is known where that ends; else there will be news."""
+        asked = self._asked(table)
+        if not asked.bounds.done():
+            return False
+        table.asked = None
+        start, bounds = asked.start, asked.bounds.result()
         held, id, before = self._database.hold(self._address), next(self._numbers), table.intake
         try:
             table.intake = before.launched(Flight(id=id, end=bounds[-1], sees=held.sees))
@@ -53,6 +55,23 @@ class ChunkReads:
         table.chunks.append(ChunkRead(id=id, files=files, held=held, splits=len(bounds), launched_at=now))
         table.recent = table.recent or [(now, table.intake.progress.rows)]
         files.add_done_callback(lambda _: self._on_news())
+        if not table.intake.all_launched:
+            self._asked(table)  # by the time it can be launched, the answer is here
+        return True
+
+    def _asked(self, table: Followed) -> AskedBounds:
+        """Where the next chunk ends, as the table is to be read now."""
+        splits, rows = shape(
+            parallelism=table.state.parallelism, split_rows=table.split_rows, batch_rows=table.state.batch_rows,
+            rate_limit=table.state.rate_limit,
+        )  # fmt: skip
+        start, source = table.intake.next_start, table.state.table
+        question = (source, start, splits, rows)
+        if table.asked is None or table.asked.question != question:
+            bounds = self._asking.submit(split_bounds, self._control, source, start, splits=splits, rows=rows)
+            table.asked = AskedBounds(question=question, start=start, bounds=bounds)
+            bounds.add_done_callback(lambda _: self._on_news())
+        return table.asked
 
     def set_intake(self, table: Followed, intake: Intake) -> None:
         """What is not in flight any more is forgotten."""
@@ -76,7 +95,9 @@ class ChunkReads:
         chunk.files.add_done_callback(delete)
 
     def stop(self) -> None:
+        self._asking.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._control.close()
 
 
 def being_written(table: Followed) -> bool:

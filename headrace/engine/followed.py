@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog import Relation
-from headrace.cdc.changelog import Change, Truncate
+from headrace.cdc.changelog import Change, Key, Truncate
 from headrace.cdc.chunks import pause_after
 from headrace.cdc.database import Database, Hold
 from headrace.cdc.intake import Intake
@@ -20,7 +20,7 @@ from headrace.state.runs import RunFile
 
 log = logging.getLogger("headrace")
 
-CHUNKS_AT_ONCE = 2
+CHUNKS_AT_ONCE = 3
 """Chunks of a table that are read, or wait to land"""
 
 
@@ -35,6 +35,16 @@ class ChunkRead:
     """What it is read as of; None: it has been read, and its flight knows"""
     splits: int
     launched_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedBounds:
+    """Where the splits of the next chunk end, as the database will say."""
+
+    question: tuple
+    """Another one makes the answer worthless."""
+    start: Key | None
+    bounds: Future[list[Key | None]]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -58,6 +68,7 @@ class Followed:
     ready: bool = False
     chunks: list[ChunkRead] = field(default_factory=list)
     """Those in flight, as the intake has them"""
+    asked: AskedBounds | None = None
     split_rows: int = 0
     next_at: float = 0.0
     """When a chunk may be read next, if there is a rate limit, or the server has refused the last"""
@@ -96,7 +107,7 @@ class Followed:
         """The server refuses it: it is asked again later."""
         if self.trouble is None or self.trouble.message != error.message:
             log.warning('table "%s" cannot be read now: %s', self.relation.name, error.message)
-        self.trouble = error
+        self.trouble, self.asked = error, None
         self.next_at = time.monotonic() + min(30.0, 0.1 * 2**self.refusals)
         self.refusals += 1
 

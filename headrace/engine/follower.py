@@ -58,8 +58,8 @@ LARGEST_CUT = 1 << 40
 CUT_EVENTS = 50_000
 """Changes of one epoch; a transaction is taken whole, or in pieces of so many"""
 
-LATE_CHANGES = 200_000
-"""A chunk that has missed more is read again, in smaller splits."""
+LATE_BYTES = 64 << 20
+"""Of changes that wait for chunks of a table that are in flight; beyond, those are read again, in smaller splits"""
 
 IDLE_SECONDS = 10.0
 """How often an idle source's position is committed, so that its server can forget"""
@@ -92,7 +92,7 @@ class Follower:
             subject=lambda: f'source "{self.name}"',
             idle_seconds=self._patience,
         )
-        self._reads = ChunkReads(engine, self._database, self._address, self._control, self._turns.news.set)
+        self._reads = ChunkReads(engine, self._database, self._address, self._turns.news.set)
         self._here = state
         """How far its log has been taken; what of that changed nothing durable need not be committed"""
         self._took_at = self._took = self._quiet_until = 0.0
@@ -161,6 +161,13 @@ class Follower:
 
     def _turn(self) -> bool:
         """Whatever can be done now; whether there may be more."""
+        try:
+            return self._steps()
+        except (EngineClosed, Fenced):
+            self._stream.let_go()  # whoever follows it from now on needs what the server has of us
+            raise
+
+    def _steps(self) -> bool:
         self._follow_catalog()
         self._look()
         took = self._take_timed()
@@ -198,8 +205,13 @@ class Follower:
     def _look(self) -> None:
         if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
-        end, position = self._control.log_end(), self._stream.position
+        try:
+            end, position = self._control.log_end(), self._stream.position
+        except SourceUnreachable:
+            self._stream.let_go()
+            raise
         behind = self._control.log_bytes(position, end) if position < end else 0
+        self._stream.go_on()
         self._looked_at = time.monotonic()
         self._looks = self._looks.reached(position).looked(end, now=self._looked_at, behind=behind)
         if behind:
@@ -309,7 +321,7 @@ class Follower:
             if id in rereads:
                 changes, places = substituted(changes, places, rereads[id])
             applied, intake = table.intake.take(changes, places)
-            if intake.late_changes > LATE_CHANGES:
+            if intake.late_bytes > LATE_BYTES:
                 table.split_rows = max(1, table.split_rows // 2)
                 intake = intake.without_flights()
             try:
@@ -458,18 +470,20 @@ class Follower:
                 table.ready = True
 
     def _launch(self) -> None:
-        if self._engine.parameter("paused"):
-            return
+        paused = self._engine.parameter("paused")
         for table in self._tables.values():
+            if paused or table.state.on_hold:
+                table.asked = None  # what is true now need not be when it goes on
+                continue
             try:
-                while self._may_launch(table):
-                    self._reads.launch(table)
+                while self._may_launch(table) and self._reads.launch(table):
+                    pass
             except SourceRefused as error:
                 self._put_off(table, error)
 
     def _may_launch(self, table: Followed) -> bool:
         intake = table.intake
-        if not table.ready or intake.all_launched or intake.progress.error is not None or table.state.on_hold:
+        if not table.ready or intake.all_launched or intake.progress.error is not None:
             return False
         # Each holds a snapshot open on the server until it has been read.
         unread = sum(chunk.held is not None for each in self._tables.values() for chunk in each.chunks)
@@ -499,7 +513,7 @@ class Follower:
             except DataError as error:
                 self._commit({table.relation.id: table.intake.stopped(told(error))}, [])
                 return
-            except SourceRefused as error:
+            except (SourceRefused, SourceUnreachable) as error:
                 self._reads.set_intake(table, table.intake.without_flights_from(chunk.id))
                 self._put_off(table, error)
                 return

@@ -72,7 +72,7 @@ def _concerned(event: Any, tables: Mapping[int, Followed]) -> Iterator[tuple[Fol
             yield table, None
             continue
         for relation in event.relations:
-            if table.state.table.is_called(relation.schema, relation.name):
+            if table.state.table.is_described_by(relation):
                 yield table, relation
 
 

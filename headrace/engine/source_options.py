@@ -69,6 +69,11 @@ def source_options(statement: ast.CreateSource) -> SourceState:
     mode = options.get("ssl.mode", "preferred" if mysql else "prefer")
     if mode not in modes:
         raise InvalidParameterValue(f"ssl.mode cannot be '{mode}'", hint=f"it is one of {', '.join(modes)}")
+    if mysql and "ssl.root.cert" in options and not mode.startswith("verify"):
+        raise InvalidParameterValue(
+            f"ssl.root.cert is of no use with ssl.mode = '{mode}', which verifies nothing",
+            hint="ssl.mode = 'verify_ca' or 'verify_identity'",
+        )
     if ("ssl.cert" in options) != ("ssl.key" in options):
         raise InvalidParameterValue("ssl.cert and ssl.key belong together", hint="give both, or none")
     startup_mode(options.get("scan.startup.mode", "earliest"))

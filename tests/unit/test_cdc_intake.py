@@ -334,3 +334,19 @@ def test_a_stopped_table_takes_nothing():
     stopped = Intake(progress=Progress(done=True)).stopped("why")
     assert stopped.take([(1, Change(key=("1",)))], [BELOW]) == ([], stopped)
     assert Progress.from_json(stopped.progress.to_json()) == stopped.progress
+
+
+def test_what_is_left_out_of_a_row_that_moved_into_a_chunk_in_flight_is_not_taken_from_another():
+    """The row has gone from where it was, and another may come there before the chunk lands: that is read again."""
+    moved = [Change(key=("7",), values=("7", UNCHANGED), origin=("1",)), Change(key=("1",))]
+
+    def taken(places: list[int], *, seen: bool = False) -> tuple[list, tuple]:
+        flights = tuple(Flight(id=number, end=end, sees=lambda _: seen) for number, end in enumerate([("5",), None]))
+        intake = Intake(progress=Progress(at=("3",)), flights=flights)
+        applied, after = intake.take([(9, change) for change in moved], places)
+        return applied, tuple(flight.id for flight in after.flights)
+
+    assert taken([2, BELOW]) == ([moved[1]], (0,))  # from a chunk that has landed
+    assert taken([2, 1]) == ([], (0,))  # from another in flight
+    assert taken([2, BELOW], seen=True) == ([moved[1]], (0, 1))
+    assert taken([2, 2]) == ([], (0, 1))  # both are in the same

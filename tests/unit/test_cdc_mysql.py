@@ -329,6 +329,28 @@ def test_events_that_are_not_known_are_not_passed_over():
             log._read(Sent(FORMAT, *events), Place("b", 1, 4), "", 0)
 
 
+def test_what_a_server_has_lost_is_not_remembered():
+    """It had not been taken when the server crashed. What is read on has nothing of it."""
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    log = LogStream(address, base="bin", server_id=7, gtids="0-1-1", position=100, on_news=lambda: None)
+
+    def read(end: int, sequence: int) -> None:
+        one = transaction()
+        one.gtid = Gtid(0, 1, sequence, False, False)
+        one.piece.commit = end - 10
+        log._finish(one, end, {})
+
+    read(110, 2)
+    read(120, 3)
+    log._read_to = 100  # another connection, from there
+    read(110, 2)
+    assert log.gtids_at(125) == "0-1-3"  # it may come yet
+    log._advance(200)
+    assert log.gtids_at(200) == "0-1-2"
+    read(210, 3)
+    assert [log.gtids_at(at) for at in (109, 110, 209, 210)] == ["0-1-1", "0-1-2", "0-1-2", "0-1-3"]
+
+
 def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():
     """Also if what was to be committed there could not be, and the connection is lost then."""
     address = Address(host="nowhere", port=1, user="u", database="d")

@@ -20,6 +20,9 @@ OLDEST = (10, 5)
 NEW_UUID = (10, 11, 5)
 """From here on the log says by itself how a UUID is stored."""
 
+ANSWER_SECONDS = 300
+"""A server that has not answered a short question for so long will not"""
+
 KEYS_AT_ONCE = 200
 """Of which places are asked for in one statement"""
 
@@ -34,7 +37,7 @@ class Control:
     def raw(self, sql: str) -> list[tuple[bytes | None, ...]]:
         try:
             if self._session is None:
-                self._session = self.address.session()
+                self._session = self.address.session(read_timeout=ANSWER_SECONDS)
             return self._session.rows(sql)
         except BaseException:
             self.close()
@@ -99,12 +102,28 @@ class Control:
             raise SourceRefused(
                 f"MariaDB at {self.address} writes no binary log", hint="start it with log_bin and a server_id"
             )
+        self._check_replica()
         if variables["server_id"] == str(server_id):
             raise InvalidParameterValue(
                 f"server.id {server_id} is that of the server itself", hint="choose another, or leave it out"
             )
         self.check_log_settings()
         self._check_rights()
+
+    def _check_replica(self) -> None:
+        """What a replica gets from its primary is in its own log only if it is told so."""
+        if self._variables("log_slave_updates")["log_slave_updates"] == "ON":
+            return
+        try:
+            replicates = bool(self.rows("SHOW ALL SLAVES STATUS"))
+        except SourceRefused:  # it takes a right to see that; this is what a replica has got so far
+            replicates = bool(self.value("SELECT @@GLOBAL.gtid_slave_pos"))
+        if replicates:
+            raise SourceRefused(
+                f"MariaDB at {self.address} is a replica that does not log what it gets from its primary",
+                hint="follow the primary, or start the replica with log_slave_updates; if it is none any more,"
+                f" GRANT SLAVE MONITOR ON *.* TO '{self.address.user}', so that this can be seen",
+            )
 
     def check_log_settings(self) -> None:
         for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):

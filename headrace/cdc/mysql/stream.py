@@ -150,6 +150,8 @@ class LogStream(LogFeed):
         self._address, self._base, self._server_id = address, base, server_id
         self._marks: deque[tuple[int, str]] = deque([(position, gtids)])
         """Which transactions the log has before a position: of those since the oldest that may be asked for"""
+        self._read_to = position
+        """On the connection that there is"""
         self._session: Session | None = None
 
     def stop(self) -> None:
@@ -180,9 +182,7 @@ class LogStream(LogFeed):
 
     def _stream(self) -> None:
         start, skip = self._begin_anew()
-        gtids = self.gtids_at(start)
-        with self._lock:
-            self._marks = deque([(start, gtids)])
+        gtids, self._read_to = self.gtids_at(start), start
         place = Place.of(self._base, start)
         self._check_log(place, gtids)
         self._session = session = self._address.session(read_timeout=SILENCE_SECONDS)
@@ -228,8 +228,8 @@ class LogStream(LogFeed):
         while True:
             with self._lock:
                 # Reading ends here, and so the server's sending; both go on where they were.
-                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping)
-                if self._stopping:
+                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping or self._resting)
+                if self._stopping or self._resting:
                     return
             data = _event(session.packet())
             head = binlog.header(data)
@@ -271,6 +271,26 @@ class LogStream(LogFeed):
                     self._arrived(open_one.next_piece(), size)
                 else:
                     open_one.cut_off()
+
+    def _advance(self, position: int) -> None:
+        with self._lock:
+            self._mark(position, None)
+        super()._advance(position)
+
+    def _mark(self, position: int, gtids: str | None) -> None:
+        """The log is read up to a position; the transactions before it, if one ends there.
+
+        What was known is not forgotten when a connection is lost, because it may be taken meanwhile. But it may not
+        come again: a server that crashed can have lost what nobody has taken.
+        """
+        if self._marks[-1][0] > self._read_to:
+            kept = [mark for mark in self._marks if not self._read_to < mark[0] <= position]
+            after = [mark for mark in kept if mark[0] > position]
+            before = kept[: len(kept) - len(after)]
+            self._marks = deque([*before, *([] if gtids is None else [(position, gtids)]), *after])
+        elif gtids is not None:
+            self._marks.append((position, gtids))
+        self._read_to = max(self._read_to, position)
 
     def _is_whole(self, transaction: Transaction) -> bool:
         """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have
@@ -335,7 +355,7 @@ class LogStream(LogFeed):
         state[gtid.domain] = (gtid.server, gtid.sequence)
         transaction.piece.position = position
         with self._lock:
-            self._marks.append((position, _shown(state)))
+            self._mark(position, _shown(state))
         self._arrived(transaction.piece, transaction.size)
 
 

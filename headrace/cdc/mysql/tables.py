@@ -59,6 +59,9 @@ class SourceTable:
         by_name = {column.name: column for column in self.columns}
         return [by_name[name] for name in self.key]
 
+    def is_described_by(self, relation: LogRelation) -> bool:
+        return self.is_called(relation.schema, relation.name)
+
     def is_called(self, schema: str, name: str) -> bool:
         if self.folds:
             return (schema.lower(), name.lower()) == (self.schema.lower(), self.name.lower())

@@ -11,7 +11,18 @@ from headrace.cdc.database import Database, Hold
 from headrace.cdc.postgres.reading import SharedSnapshot, rows_now
 from headrace.cdc.postgres.server import Address, Control
 from headrace.cdc.postgres.stream import LogStream
-from headrace.cdc.postgres.tables import LogReader, SourceTable, check_numbers, check_shape, grown_columns
+from headrace.cdc.postgres.tables import (
+    LogReader,
+    SourceTable,
+    check_key,
+    check_labels,
+    check_name,
+    check_numbers,
+    check_partitions,
+    check_rewritten,
+    check_shape,
+    grown_columns,
+)
 from headrace.cdc.postgres.types import checked, natural
 from headrace.cdc.problems import AGAIN, SchemaChanged
 from headrace.cdc.rereads import Reread
@@ -22,6 +33,10 @@ from headrace.types import SqlType
 
 class Postgres(Database):
     waits_for_others = True
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, dict[int, tuple[int, bool]]] = {}
+        """As of when tables were looked at last: see :meth:`Control.partitions`"""
 
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
@@ -56,9 +71,11 @@ class Postgres(Database):
         return dataclasses.replace(state, lsn=control.create_slot(state.slot))
 
     def clean_up(self, control: Control, state: SourceState) -> None:
-        control.drop_slot(state.slot)
-        if state.owned:
-            control.drop_publication(state.publication)
+        try:
+            control.drop_slot(state.slot)
+        finally:
+            if state.owned:
+                control.drop_publication(state.publication)
 
     def by_hand(self, state: SourceState) -> str:
         wanted = f"SELECT pg_drop_replication_slot('{state.slot}')"
@@ -111,15 +128,24 @@ class Postgres(Database):
         ]
 
     def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
-        shapes, found = control.shapes([table.oid for table in tables]), {}
+        oids = [table.oid for table in tables]
+        shapes, names, keys = control.shapes(oids), control.names(oids), control.keys(oids)
+        labels, rewritten, partitions = control.labels(oids), control.rewritten_columns(oids), control.partitions(oids)
+        found: dict[SourceTable, SchemaChanged | bool] = {}
         for table in tables:
+            oid, now = table.oid, shapes.get(table.oid, {})
             try:
-                now = shapes.get(table.oid, {})
-                check_shape(table, table.oid, [*now.values()])
+                check_shape(table, oid, [*now.values()])
+                check_name(table, *names.get(oid, (table.schema, table.name)))
+                check_key(table, keys.get(oid, ()))
                 check_numbers(table, {column.name: number for number, column in now.items()})
+                check_labels(table, labels.get(oid, {}))
+                check_rewritten(table, *rewritten.get(oid, (0, set())))
+                check_partitions(table, self._partitions.get(oid, {}), partitions.get(oid, {}))
                 found[table] = bool(grown_columns(table, [*now.values()]))
             except SchemaChanged as error:
                 found[table] = error
+        self._partitions = partitions
         return found
 
     def only_nulls_added(self, control: Control, table: SourceTable) -> bool:

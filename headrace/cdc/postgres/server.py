@@ -7,6 +7,7 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 OLDEST = 130000
 """The first version with pg_current_snapshot() and publications of partitioned tables"""
+
+LET_GO_SECONDS = 10
+"""How long a reader of the log that is told to go may take"""
 
 LOCK_SECONDS = 10
 """Who waits for a table that somebody else keeps gives up: it is asked for again later, and meanwhile others go on"""
@@ -212,8 +216,13 @@ class Control:
 
     def drop_slot(self, name: str) -> None:
         if (slot := self.slot(name)) is not None:
-            if slot["pid"] is not None:
-                self.rows(f"SELECT pg_terminate_backend({slot['pid']})")
+            deadline = time.monotonic() + LET_GO_SECONDS
+            while slot is not None and slot["pid"] is not None and time.monotonic() < deadline:
+                self.rows(f"SELECT pg_terminate_backend({slot['pid']})")  # which takes a moment
+                time.sleep(0.05)
+                slot = self.slot(name)
+            if slot is None:
+                return
             self.rows(f"SELECT pg_drop_replication_slot({literal(name)})")
 
     def has_publication(self, name: str) -> bool:
@@ -229,13 +238,16 @@ class Control:
         """What is left out of tables of the publication, by the table's number; all of it is needed."""
         found = self.rows(
             "SELECT c.oid::bigint, p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate,"
-            " to_jsonb(t) ->> 'rowfilter' FROM pg_publication p JOIN pg_publication_tables t USING (pubname)"
+            " to_jsonb(t) ->> 'rowfilter', jsonb_array_length(to_jsonb(t) -> 'attnames') < (SELECT count(*) FROM"
+            " pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')"
+            " FROM pg_publication p JOIN pg_publication_tables t USING (pubname)"
             " JOIN pg_namespace n ON n.nspname = t.schemaname"
             " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
             f" WHERE p.pubname = {literal(name)}"
         )
-        told = {oid: f"only its rows with {rows}" for oid, _, rows in found if rows is not None}
-        some = {oid for oid, all_changes, _ in found if not all_changes}
+        told = {oid: "only some columns" for oid, _, _, some_columns in found if some_columns}
+        told |= {oid: f"only its rows with {rows}" for oid, _, rows, _ in found if rows is not None}
+        some = {oid for oid, all_changes, _, _ in found if not all_changes}
         return told | dict.fromkeys(some, "not all of INSERT, UPDATE, DELETE and TRUNCATE")
 
     def publishes(self, name: str, schema: str, table: str) -> bool:
@@ -257,14 +269,63 @@ class Control:
 
     def shapes(self, oids: Iterable[int]) -> dict[int, dict[int, LogColumn]]:
         """The columns that tables have now, by number, as the log would describe them; none of tables that are gone."""
-        wanted, found = ", ".join(map(str, oids)), {}
+        found: dict[int, dict[int, LogColumn]] = {}
         rows = self.rows(
             "SELECT attrelid::bigint, attnum, attname, atttypid::bigint, atttypmod FROM pg_attribute"
-            f" WHERE attrelid IN ({wanted or 0}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+            f" WHERE attrelid IN ({_listed(oids)}) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
             " ORDER BY attrelid, attnum"
         )
         for oid, number, name, type_oid, modifier in rows:
             found.setdefault(oid, {})[number] = LogColumn(name, type_oid, modifier, False)
+        return found
+
+    def names(self, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """What tables are called now, with their schemas."""
+        found = self.rows(
+            "SELECT c.oid::bigint, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            f" WHERE c.oid IN ({_listed(oids)})"
+        )
+        return {oid: (schema, name) for oid, schema, name in found}
+
+    def keys(self, oids: Iterable[int]) -> dict[int, tuple[str, ...]]:
+        """The primary keys that tables have now."""
+        found: dict[int, tuple[str, ...]] = {}
+        for oid, name in self.rows(_KEYS.format(oids=_listed(oids))):
+            found[oid] = (*found.get(oid, ()), name)
+        return found
+
+    def labels(self, oids: Iterable[int]) -> dict[int, dict[str, list[str]]]:
+        """The values of columns that are enums, by table and column."""
+        found: dict[int, dict[str, list[str]]] = {}
+        for oid, name, label in self.rows(
+            "SELECT a.attrelid::bigint, a.attname, e.enumlabel FROM pg_attribute a"
+            f" JOIN pg_enum e ON e.enumtypid = a.atttypid WHERE a.attrelid IN ({_listed(oids)})"
+        ):
+            found.setdefault(oid, {}).setdefault(name, []).append(label)
+        return found
+
+    def rewritten_columns(self, oids: Iterable[int]) -> dict[int, tuple[int, set[str]]]:
+        """The file of each table, and the columns that were changed by the transaction that changed the table last: if
+        the file was new then, that was ALTER TABLE … USING, which may have put anything into rows."""
+        found: dict[int, tuple[int, set[str]]] = {}
+        for oid, file, name in self.rows(
+            "SELECT c.oid::bigint, pg_relation_filenode(c.oid)::bigint, a.attname FROM pg_class c"
+            " JOIN pg_attribute a ON a.attrelid = c.oid AND a.xmin = c.xmin AND a.attnum > 0 AND NOT a.attisdropped"
+            f" WHERE c.relkind = 'r' AND c.oid IN ({_listed(oids)})"
+        ):
+            found.setdefault(oid, (file, set()))[1].add(name)
+        return found
+
+    def partitions(self, oids: Iterable[int]) -> dict[int, dict[int, tuple[int, bool]]]:
+        """Of partitioned tables: their partitions' files, and whether these have never had a row."""
+        found: dict[int, dict[int, tuple[int, bool]]] = {}
+        for oid, part, file, fresh in self.rows(
+            "SELECT c.oid::bigint, p.oid::bigint, pg_relation_filenode(p.oid)::bigint,"
+            " p.reltuples <= 0 AND p.relpages = 0 FROM pg_class c CROSS JOIN LATERAL pg_partition_tree(c.oid) AS tree"
+            " JOIN pg_class p ON p.oid = tree.relid AND p.relkind = 'r'"
+            f" WHERE c.relkind = 'p' AND c.oid IN ({_listed(oids)})"
+        ):
+            found.setdefault(oid, {})[part] = (file, fresh)
         return found
 
     def publish(self, name: str, table: SourceTable) -> None:
@@ -315,7 +376,7 @@ class Control:
                 f"other tables inherit from {shown}", hint="follow each of them; or make it a partitioned table"
             )
         columns = tuple(map(_column, self.rows(_COLUMNS.format(oid=oid))))
-        key = tuple(row[0] for row in self.rows(_KEY.format(oid=oid)))
+        key = self.keys([oid]).get(oid, ())
         if not key:
             raise InvalidDefinition(
                 f"table {shown} has no primary key", hint="without one, its rows cannot be told apart; add one"
@@ -371,13 +432,21 @@ class Control:
 
 
 _COLUMNS = """
-SELECT a.attname, b.typname, bn.nspname, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
+SELECT a.attname, b.typname, bn.nspname, base.modifier,
        b.typtype = 'e', format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', NOT a.attnotnull,
        CASE WHEN a.attcollation <> 0 THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END,
-       a.atttypid::bigint, a.atttypmod, a.attnum
+       a.atttypid::bigint, a.atttypmod, a.attnum,
+       array(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = b.oid ORDER BY enumsortorder)
 FROM pg_attribute a
-JOIN pg_type t ON t.oid = a.atttypid
-JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+JOIN LATERAL (
+    WITH RECURSIVE chain (oid, modifier) AS (  -- a domain may be based on another
+        SELECT a.atttypid, a.atttypmod
+        UNION ALL
+        SELECT d.typbasetype, d.typtypmod FROM chain JOIN pg_type d ON d.oid = chain.oid AND d.typtype = 'd'
+    )
+    SELECT chain.* FROM chain JOIN pg_type t ON t.oid = chain.oid AND t.typtype <> 'd'
+) AS base ON true
+JOIN pg_type b ON b.oid = base.oid
 JOIN pg_namespace bn ON bn.oid = b.typnamespace
 LEFT JOIN pg_collation co ON co.oid = a.attcollation
 LEFT JOIN pg_namespace cn ON cn.oid = co.collnamespace
@@ -396,16 +465,21 @@ SELECT count(*) FROM pg_attribute WHERE attrelid = {oid} AND attnum > {last}
 AND (attisdropped OR atthasdef OR atthasmissing OR attgenerated <> '' OR attidentity <> '')
 """
 
-_KEY = """
-SELECT a.attname FROM pg_index i
+_KEYS = """
+SELECT i.indrelid::bigint, a.attname FROM pg_index i
 CROSS JOIN unnest(i.indkey) WITH ORDINALITY AS k (attnum, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = {oid} AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
+WHERE i.indrelid IN ({oids}) AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY i.indrelid, k.place
 """
 
 
+def _listed(oids: Iterable[int]) -> str:
+    return ", ".join(map(str, oids)) or "0"
+
+
 def _column(row: tuple) -> SourceColumn:
-    name, kind, schema, modifier, enum, text, generated, nullable, collation, type_oid, type_modifier, number = row
+    name, kind, schema, modifier, enum, text, generated, nullable, collation, *more = row
+    type_oid, type_modifier, number, labels = more
     return SourceColumn(
         name=name,
         type=SourceType(name=kind, schema=schema, modifier=modifier, enum=enum, text=text),
@@ -415,6 +489,7 @@ def _column(row: tuple) -> SourceColumn:
         type_oid=type_oid,
         type_modifier=type_modifier,
         number=number,
+        labels=tuple(labels),
     )
 
 

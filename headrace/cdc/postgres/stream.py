@@ -85,7 +85,7 @@ class LogStream(LogFeed):
         seen, size, stale = 0, 0, False
         while True:
             with self._lock:
-                if self._stopping:
+                if self._stopping or self._resting:
                     return
                 durable, full = self._durable, self._bytes > BUFFER_BYTES
                 nudged, self._nudged = self._nudged, False
@@ -95,7 +95,8 @@ class LogStream(LogFeed):
             if full:
                 with self._lock:
                     self._lock.wait_for(
-                        lambda: self._bytes <= BUFFER_BYTES or self._stopping, timeout=min(1, self._feedback_seconds)
+                        lambda: self._bytes <= BUFFER_BYTES or self._stopping or self._resting,
+                        timeout=min(1, self._feedback_seconds),
                     )
                 continue
             message = cursor.read_message()

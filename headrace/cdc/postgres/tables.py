@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class SourceColumn:
     """As the log names its type; of a domain, not of what it is based on"""
     number: int = 0
     """One that is dropped and made again has another; 0: not known"""
+    labels: tuple[str, ...] = ()
+    """The values of an enum"""
 
 
 NEVER_EMPTY = (
@@ -49,7 +51,10 @@ class SourceTable:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> SourceTable:
-        columns = tuple(SourceColumn(**(each | {"type": SourceType(**each["type"])})) for each in data["columns"])
+        columns = tuple(
+            SourceColumn(**(each | {"type": SourceType(**each["type"]), "labels": tuple(each.get("labels", ()))}))
+            for each in data["columns"]
+        )
         files = tuple(data.get("files", ()))
         return SourceTable(**(data | {"columns": columns, "key": tuple(data["key"]), "files": files}))
 
@@ -57,8 +62,9 @@ class SourceTable:
     def full_name(self) -> str:
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
-    def is_called(self, schema: str, name: str) -> bool:
-        return (schema, name) == (self.schema, self.name)
+    def is_described_by(self, relation: LogRelation) -> bool:
+        """Also under another name, or by another table that has its name now: both have to be noticed."""
+        return relation.oid == self.oid or (relation.schema, relation.name) == (self.schema, self.name)
 
     @property
     def key_columns(self) -> list[SourceColumn]:
@@ -141,6 +147,47 @@ def check_shape(table: SourceTable, oid: int, columns: Sequence[LogColumn]) -> N
             raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
 
 
+def check_name(table: SourceTable, schema: str, name: str) -> None:
+    if (schema, name) != (table.schema, table.name):
+        raise SchemaChanged(f"{table.full_name} is called {identifier(schema)}.{identifier(name)} now", hint=AGAIN)
+
+
+def check_key(table: SourceTable, key: Collection[str]) -> None:
+    """Rows that another key tells apart may be one to us."""
+    if set(key) != set(table.key):
+        raise SchemaChanged(f"{table.full_name} has another primary key now", hint=AGAIN)
+
+
+def check_labels(table: SourceTable, labels: Mapping[str, Collection[str]]) -> None:
+    """Whether no value of an enum got another name: rows that have it have it under that name, in silence."""
+    for column in table.columns:
+        if gone := sorted(set(column.labels) - set(labels.get(column.name, column.labels))):
+            raise SchemaChanged(
+                f'"{gone[0]}" of the type of column "{column.name}" of {table.full_name} has another name now',
+                hint=AGAIN,
+            )
+
+
+def check_rewritten(table: SourceTable, file: int, columns: Collection[str]) -> None:
+    known = not table.files or file in table.files
+    if not known and (written := sorted(set(columns) & {column.name for column in table.columns})):
+        raise SchemaChanged(
+            f'rows of {table.full_name} were written anew with column "{written[0]}", of which the log says nothing',
+            hint=AGAIN,
+        )
+
+
+def check_partitions(
+    table: SourceTable, before: Mapping[int, tuple[int, bool]], now: Mapping[int, tuple[int, bool]]
+) -> None:
+    """The log says nothing of rows that go with a partition. If all of them are new, the table was truncated."""
+    if before.keys() - now.keys():
+        raise SchemaChanged(f"a partition of {table.full_name} was dropped or detached", hint=AGAIN)
+    emptied = [oid for oid, (file, _) in before.items() if now[oid][0] != file and now[oid][1]]
+    if emptied and len(emptied) < len(before):
+        raise SchemaChanged(f"a partition of {table.full_name} was truncated by itself", hint=AGAIN)
+
+
 def check_numbers(table: SourceTable, numbers: Mapping[str, int]) -> None:
     """Whether no column was dropped and made again, with the same name and type: the log tells them not apart."""
     for column in table.columns:
@@ -169,6 +216,7 @@ class LogReader:
     def __init__(self, table: SourceTable, relation: LogRelation):
         at = {column.name: number for number, column in enumerate(relation.columns)}
         check_shape(table, relation.oid, relation.columns)
+        check_name(table, relation.schema, relation.name)
         self.adds = grown_columns(table, relation.columns)
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
@@ -179,6 +227,8 @@ class LogReader:
                 f"the log does not have the primary key of rows of {table.full_name} that are changed or deleted",
                 hint="its REPLICA IDENTITY must be DEFAULT or FULL; then create the table again",
             )
+        if relation.identity == "d":
+            check_key(table, {column.name for column in relation.columns if column.key})
 
     def changes(self, event: RowChange | Truncated) -> list[Change | Truncate]:
         if isinstance(event, Truncated):

@@ -6,13 +6,23 @@ import itertools
 import random
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar
+
+from tests.support.waiting import eventually
 
 _numbers = itertools.count(1)
 
 TEMPERS = ["zest", "Awe", "calm", "Bliss", "dread", "ardor", "Zeal", "envy"]
 WORDS = """a|A|ä|b|B|B |z|Z|Zebra|éa|e|f-g|fg|f_g|10|9|| x|ß|ss|co-op|coop""".split("|")
 COLUMNS = {"plain": "id, v", "words": "id, v", "pairs": "a, id, v", "moods": "id, v"}
+KEYS = {"plain": "id", "words": "id", "pairs": "id, a", "moods": "id"}
+
+EVERY = 2
+"""Of so many transactions, the tables' rows after one are written down."""
+
+State = dict[str, list[tuple[str, ...]]]
+"""The rows of the tables, as text, in the order of their keys"""
 
 
 class Load(ABC):
@@ -23,12 +33,21 @@ class Load(ABC):
     smallest: ClassVar[int] = 0
     """Of the numbers that are keys of "plain" """
     truncates_in_transactions: ClassVar[bool]
+    lost: ClassVar[tuple[type[Exception], ...]]
+    """What a client sees of a server that goes away"""
 
     def prepare(self, server: Any, chance: random.Random) -> None:
         for name, columns in self.tables.items():
             server.run(f"CREATE TABLE {name} ({columns})")
-            for _ in range(40):
-                server.run(self.insert(name, values(name, self.key(name, chance), chance)))
+        server.run("CREATE TABLE turns (id INT PRIMARY KEY, number BIGINT)")
+        connection = server.connect()
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO turns VALUES (1, 0)")
+            for name, _ in itertools.product(self.tables, range(120)):
+                cursor.execute(self.insert(name, values(name, self.key(name, chance), chance)))
+            cursor.execute("COMMIT")
+        connection.close()
 
     @abstractmethod
     def insert(self, name: str, row: str) -> str:
@@ -48,8 +67,10 @@ class Load(ABC):
 
     def key(self, name: str, chance: random.Random) -> str:
         if name == "plain":
-            return str(self.smallest + chance.randrange(60))
-        return f"'{chance.choice(TEMPERS if name == 'moods' else WORDS)}'"
+            return str(self.smallest + chance.randrange(160))
+        if name == "moods":
+            return f"'{chance.choice(TEMPERS)}'"
+        return f"'{chance.choice(WORDS)}{chance.choice(['', '1', '2'])}'"
 
     def transaction(self, chance: random.Random) -> list[str]:
         parts = ["BEGIN", *(self._change(chance) for _ in range(chance.randrange(1, 5)))]
@@ -67,7 +88,8 @@ class Load(ABC):
         if kind == 0:
             return f"DELETE FROM {name} WHERE id = {key}"
         if kind == 1:
-            return f"UPDATE {name} SET v = 'u{next(_numbers)}' WHERE id <= {key}"
+            some = "<=" if chance.random() < 0.1 else "="
+            return f"UPDATE {name} SET v = 'u{next(_numbers)}' WHERE id {some} {key}"
         if kind in (2, 3):  # also to a key that is the same to the database, and other letters
             return self.move(name, key, self.key(name, chance))
         row = values(name, key, chance)
@@ -80,28 +102,78 @@ def values(name: str, key: str, chance: random.Random) -> str:
 
 
 class Writer:
-    """Random transactions, one after the other, until it is told to stop."""
+    """Random transactions, one after the other, until it is told to stop; the server may go away and come back.
 
-    def __init__(self, load: Load, server: Any, seed: int, pause: float = 0.01):
+    Each has a number, which it leaves in the table "turns". What the tables were after some of them is written down: a
+    copy of all tables says by the number in it which state it has to be equal to, while the writer goes on.
+    """
+
+    def __init__(self, load: Load, server: Any, seed: int, pause: float = 0.002):
         """With a pause it is a load, not a flood: others work on this machine, too."""
-        self._load = load
+        self._load, self._server = load, server
         self._connection = server.connect()
         self._pause = pause
         self._between = threading.Lock()
         self._stop = threading.Event()
         self._chance = random.Random(seed)
+        self._number = 0
+        self._states: dict[int, list[State]] = {}
         self.done = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        cursor = self._connection.cursor()
         while not self._stop.is_set():
             with self._between:
-                for statement in self._load.transaction(self._chance):
-                    cursor.execute(statement)
+                try:
+                    self._transaction()
+                except self._load.lost:
+                    self._connect_again()
             self.done += 1
             self._stop.wait(self._pause)
+
+    def _transaction(self) -> None:
+        begun = False
+        with self._connection.cursor() as cursor:
+            for statement in self._load.transaction(self._chance):
+                cursor.execute(statement)
+                if statement == "BEGIN":
+                    begun = True
+                    cursor.execute(f"UPDATE turns SET number = {self._number + 1}")
+                elif statement in ("COMMIT", "ROLLBACK"):
+                    begun = False
+                    self._number += statement == "COMMIT"
+                if not begun:
+                    self._write_down(cursor)
+
+    def _connect_again(self) -> None:
+        """Whether the transaction has been committed in which the server went away, the server knows."""
+
+        def connected() -> Any:
+            try:
+                return self._server.connect()
+            except self._load.lost:
+                return None
+
+        self._connection = eventually(connected)
+        with self._connection.cursor() as cursor:
+            cursor.execute("SELECT number FROM turns")
+            self._number = cursor.fetchone()[0]
+            self._write_down(cursor)
+
+    def _write_down(self, cursor: Any) -> None:
+        """There may be several of a number: some statements are no transactions."""
+        if self._number % EVERY == 0:
+            state: State = {}
+            for name, columns in COLUMNS.items():
+                cursor.execute(f"SELECT {columns} FROM {name} ORDER BY {KEYS[name]}")
+                state[name] = [tuple(map(str, row)) for row in cursor.fetchall()]
+            self._states.setdefault(self._number, []).append(state)
+
+    def states(self, number: int) -> list[State]:
+        """What the tables may have been with this number, if that was written down."""
+        with self._between:
+            return self._states.get(number, [])
 
     def held(self) -> threading.Lock:
         """``with`` it, nothing is written."""
@@ -114,7 +186,7 @@ class Writer:
 
 
 def create_tables(source: str, chance: random.Random) -> list[str]:
-    return [
+    return [f"CREATE TABLE IF NOT EXISTS turns (*) FROM {source} TABLE 'turns'", "WAIT turns"] + [
         f"CREATE TABLE IF NOT EXISTS {name} (*) FROM {source} TABLE '{name}'"
         f" WITH (backfill.num_rows_per_split = {chance.randrange(1, 4)},"
         f" backfill.parallelism = {chance.randrange(1, 4)})"
@@ -128,6 +200,53 @@ def create_views() -> list[str]:
         f" SELECT {columns.removesuffix(', v')} FROM {name} WHERE v IS NOT NULL"
         for name, columns in COLUMNS.items()
     ]
+
+
+def _found(db, names: Iterable[str], *, views: bool) -> tuple[int | None, dict[str, list[tuple[str, ...]]]]:
+    """The number of the last transaction, and the rows of tables and the views on them: of one moment."""
+
+    def part(relation: str, columns: str) -> str:
+        texts = ", ".join(
+            f"CAST({name} AS VARCHAR) AS {name}" if name in columns.split(", ") else f"CAST(NULL AS VARCHAR) AS {name}"
+            for name in ("a", "id", "v")
+        )
+        return f"SELECT '{relation}' AS relation, {texts} FROM {relation}"
+
+    wanted = {name: COLUMNS[name] for name in names}
+    if views:
+        wanted |= {f"of_{name}": columns.removesuffix(", v") for name, columns in wanted.items()}
+    turn = "SELECT 'turns' AS relation, NULL AS a, CAST(number AS VARCHAR) AS id, NULL AS v FROM turns"
+    number, found = None, {relation: [] for relation in wanted}
+    for relation, *values in db.sql(" UNION ALL ".join([turn, *(part(*each) for each in wanted.items())])).rows():
+        if relation == "turns":
+            number = int(values[1])
+        else:
+            found[relation].append(tuple(value for value in values if value is not None))
+    return number, found
+
+
+def _is_state(found: dict[str, list[tuple[str, ...]]], state: State, complete: bool) -> bool:
+    for relation, rows in found.items():
+        wanted = state[relation.removeprefix("of_")]
+        shown = wanted if complete else wanted[: len(rows)]
+        if sorted(rows) != sorted(row[:-1] if relation.startswith("of_") else row for row in shown):
+            return False
+    return True
+
+
+def check_meanwhile(db, writer: Writer, chance: random.Random, seed: int, *, complete: bool) -> bool:
+    """While the writer goes on: each of some tables has exactly the rows that it had after the transaction that "turns"
+    tells. If it is being filled, it has the first of them, in the order of the keys; of views nothing is said then.
+    Answers whether a state was seen that was written down."""
+    for _ in range(8):
+        number, found = _found(db, chance.sample(list(COLUMNS), 2), views=complete)
+        states = [] if number is None else writer.states(number)
+        if states:
+            assert any(_is_state(found, state, complete) for state in states), (
+                f"seed {seed}: after transaction {number}: {found} is none of {states}"
+            )
+            return True
+    return False
 
 
 def check_equal(db, server: Any, seed: int) -> None:

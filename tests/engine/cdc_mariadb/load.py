@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pymysql
+
 from tests.engine.cdc.load import TEMPERS, Load
 
 
@@ -16,6 +18,7 @@ class MariaDbLoad(Load):
     }
     smallest = (1 << 63) - 30
     truncates_in_transactions = False  # they end there
+    lost = (pymysql.OperationalError, pymysql.InterfaceError)
 
     def insert(self, name: str, row: str) -> str:
         return f"INSERT IGNORE INTO {name} VALUES {row}"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace.cdc.mysql.positions import Place
+from headrace.cdc.mysql.server import Control
+from headrace.cdc.mysql.session import Address
+from headrace.cdc.mysql.stream import LogStream
 from tests.engine.cdc import stories
 from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, FollowedMariaDb
-from tests.support.mariadb import MariaDb
+from tests.support.mariadb import PASSWORD, USER, MariaDb
+from tests.support.waiting import eventually
 
 pytestmark = NEEDS_MARIADB
 
@@ -17,6 +24,34 @@ pytestmark = NEEDS_MARIADB
 def test_a_network_that_is_cut_again_and_again(db, followed, proxy):
     # Nothing is left on the server, so nothing is said about it.
     assert stories.a_network_that_is_cut_again_and_again(db, followed, proxy, said="MariaDB at") is None
+
+
+def test_what_is_taken_while_the_connection_is_lost_is_known(mariadb, proxy):
+    """Which transactions there were before it is asked when the log is read on from there, and must be right."""
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)")
+    address = Address(host="127.0.0.1", port=proxy.port, user=USER, database="shop", password=PASSWORD)
+    with contextlib.closing(Control(dataclasses.replace(address, port=mariadb.port))) as control:
+        start = control.place()
+        stream = LogStream(
+            address, base=start.base, server_id=4711, gtids=control.gtids(start), position=start.number,
+            on_news=lambda: None,
+        )  # fmt: skip
+        stream.start()
+        try:
+            mariadb.run(*(f"INSERT INTO t VALUES ({id})" for id in range(20)))
+            end = control.place()
+            eventually(lambda: stream.received >= end.number)
+            pieces = stream.peek(1000)
+            proxy.cut()
+            eventually(lambda: stream.received == start.number)  # it tries to begin anew, before they are taken
+            stream.take(pieces)
+            assert stream.gtids_at(stream.taken) == control.gtids(Place.of(start.base, stream.taken))
+            proxy.mend()
+            mariadb.run("INSERT INTO t VALUES (20)")
+            eventually(lambda: len(stream.peek(1000)) == 1)
+            assert stream.error is None
+        finally:
+            stream.stop()
 
 
 def test_a_password_that_is_changed(db, followed, caplog):
@@ -57,6 +92,7 @@ def test_encrypted_connections(db, encrypted):
             (verified | {"hostname": "127.0.0.1"}, "IP address mismatch"),
             ({"ssl.mode": "sometimes"}, "ssl.mode cannot be"),
             ({"ssl.cert": "x"}, "belong together"),
+            (authority, "ssl.root.cert is of no use with ssl.mode = 'preferred'"),
             ({"ssl.mode": "required", "username": "certified"}, "Access denied"),
         ],
         accepted=[

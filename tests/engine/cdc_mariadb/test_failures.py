@@ -10,6 +10,7 @@ from headrace.cdc.mysql import session, stream
 from headrace.cdc.mysql.positions import Place
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import begin_dump
+from tests.engine.cdc.followed import source_state
 from tests.engine.cdc_mariadb.conftest import (
     NEEDS_MARIADB,
     caught_up,
@@ -170,6 +171,22 @@ def test_the_log_goes_on_in_another_file(db, mariadb, source):
     db.engine.sources.start()
     caught_up(db, mariadb)
     assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t")
+
+
+def test_numbers_of_transactions_that_have_gaps(db, mariadb, source):
+    """They may jump, be those of another domain or server, and be of what is not logged; the log is still the same."""
+    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    settings = ("gtid_seq_no = 1000000", "gtid_domain_id = 5", "server_id = 77", "gtid_seq_no = 2000000")
+    for id, setting in enumerate(settings, start=2):
+        mariadb.run(f"SET SESSION {setting}", f"INSERT INTO t VALUES ({id})")
+        caught_up(db, mariadb)
+        db.engine.sources.stop()
+        mariadb.run("SET SESSION sql_log_bin = 0", "CREATE OR REPLACE TABLE unlogged (id INT PRIMARY KEY)")
+        db.engine.sources.start()
+        caught_up(db, mariadb)
+        assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t")
+    assert source_state(db) == ("running", None)
 
 
 def test_another_replica_with_the_same_number(db, mariadb, source):

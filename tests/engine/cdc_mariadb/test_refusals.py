@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, UndefinedRelation, Unsupported
 from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, create_source, options
-from tests.support.mariadb import MariaDb
+from tests.support.mariadb import USER, MariaDb
 
 pytestmark = NEEDS_MARIADB
 
@@ -109,6 +109,15 @@ def test_a_server_without_a_log_or_of_which_a_part_is_not_logged_is_refused(db, 
         create_source(db, other)
         with pytest.raises(HeadraceError, match='changes of "shop" are not in the binary log'):
             db.sql("CREATE TABLE t (*) FROM my TABLE 't'")
+        db.sql("DROP SOURCE my")
+        other.run("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'u'")
+        other.run("SET GLOBAL gtid_slave_pos = '7-7-7'")
+        for right in ("SELECT ON shop.*", "SLAVE MONITOR ON *.*"):
+            other.run(f"GRANT {right} TO {USER}@'%'")
+            with pytest.raises(HeadraceError, match="is a replica that does not log"):
+                create_source(db, other)
+        other.run("RESET SLAVE ALL")
+        create_source(db, other)
         db.sql("DROP SOURCE my")
     finally:
         other.remove()

@@ -98,6 +98,17 @@ def test_keys_that_are_equal_under_a_collation_are_one_key(db, mariadb, source):
     assert rows(db, "SELECT * FROM t") == theirs(mariadb, "SELECT * FROM t") == [("A", 1), ("B", 21), ("D", 40)]
 
 
+def test_zero_and_minus_zero_are_one_key(db, mariadb, source):
+    mariadb.run("CREATE TABLE t (k DOUBLE PRIMARY KEY, v INT)", "INSERT INTO t VALUES (0, 1), (1, 1)")
+    db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")
+    mariadb.run("UPDATE t SET k = -0e0, v = 2 WHERE k = 0")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT v FROM t") == [(1,), (2,)]
+    mariadb.run("DELETE FROM t WHERE k = 0")
+    caught_up(db, mariadb)
+    assert rows(db, "SELECT v FROM t") == [(1,)]
+
+
 def test_odd_names(db, mariadb, source):
     mariadb.run(
         """CREATE TABLE `Odd ``T."able` (`Id` INT PRIMARY KEY, `select` INT, `ä €` INT)""",

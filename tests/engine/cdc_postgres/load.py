@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import psycopg2
+
 from tests.engine.cdc.load import TEMPERS, Load
 
 
@@ -15,6 +17,7 @@ class PostgresLoad(Load):
         "moods": "id tempers PRIMARY KEY, v text",
     }
     truncates_in_transactions = True
+    lost = (psycopg2.OperationalError, psycopg2.InterfaceError)
 
     def prepare(self, server, chance: random.Random) -> None:
         server.run(f"CREATE TYPE tempers AS ENUM ({', '.join(map(repr, TEMPERS))})")

@@ -7,6 +7,7 @@ import threading
 import psycopg2.extras
 import pytest
 
+import headrace
 from headrace.cdc.postgres import server
 from headrace.engine.chunk_reads import READERS
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed, Unsupported
@@ -76,16 +77,29 @@ def test_a_slot_that_was_moved_is_noticed(db, postgres):
     db.sql("DROP SOURCE pg CASCADE")
 
 
-def test_a_server_that_restarts_is_followed_on(db, postgres, source):
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_server_that_restarts_is_followed_on(db, postgres, source, immediate):
+    """A server that is stopped in order waits for who reads its log: it must not wait for us."""
     postgres.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 30)")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 2)")
-    postgres.stop(immediate=True)
+    postgres.stop(immediate=immediate)
     eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[2] == "retrying"])
     postgres.start()
     postgres.run("INSERT INTO t VALUES (31)")
     db.sql("WAIT t")
     caught_up(db, postgres)
     assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
+
+
+def test_an_engine_that_was_taken_over_lets_go_of_the_log(db, postgres, source, spark, warehouse):
+    """Its process may live on, and what it has committed can be read there; but the slot is the other's."""
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    with headrace.connect(warehouse, spark=spark, takeover=True) as other:
+        postgres.run("INSERT INTO t VALUES (2)")
+        eventually(lambda: rows(other, "SELECT * FROM t") == [(1,), (2,)])
+        assert rows(db, "SELECT * FROM t") == [(1,)]
+        other.sql("DROP SOURCE pg CASCADE")
 
 
 def test_a_slot_that_somebody_else_reads(db, postgres):
@@ -199,6 +213,9 @@ def test_a_publication_of_a_part_is_refused(db, postgres):
     db.sql(f"CREATE SOURCE pg WITH ({asked}, password = SECRET pw)")
     with pytest.raises(InvalidDefinition, match=r"only its rows with \(id > 5\)"):
         db.sql("CREATE TABLE u (*) FROM pg TABLE 'u'")
+    postgres.run("CREATE TABLE w (id int PRIMARY KEY, a int, b int); ALTER PUBLICATION ours ADD TABLE w (id, a)")
+    with pytest.raises(InvalidDefinition, match="only some columns"):
+        db.sql("CREATE TABLE w (*) FROM pg TABLE 'w'")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
     postgres.run("ALTER PUBLICATION ours SET (publish = 'insert, delete')")
     eventually(lambda: "not all of INSERT, UPDATE" in (stopped(db).get("t", ("", ""))[1] or ""))

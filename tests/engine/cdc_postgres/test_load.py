@@ -10,8 +10,8 @@ from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES
 pytestmark = [*NEEDS_POSTGRES, pytest.mark.slow]
 
 
-def test_random_transactions_while_the_snapshot_is_read_and_the_engine_dies(spark, warehouse, followed):
-    stories.random_transactions_while_the_engine_dies(spark, warehouse, followed, resnapshot=True)
+def test_random_transactions_while_the_snapshot_is_read_and_everything_dies(spark, warehouse, followed):
+    stories.random_transactions_while_everything_dies(spark, warehouse, followed, resnapshot=True)
 
 
 def test_a_process_killed_anywhere_goes_on(spark, warehouse, followed):

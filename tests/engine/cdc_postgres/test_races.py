@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from headrace.engine import splits
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, follower, rows, theirs
 from tests.engine.conftest import eventually
@@ -84,6 +86,58 @@ def test_a_commit_that_is_held_while_chunks_are_read(db, postgres, source, monke
     held.close()
     db.sql("WAIT t")
     caught_up(db, postgres)
+    assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before-it-lands", "before-it-is-read"])
+def test_truncate_while_a_chunk_is_read(db, postgres, source, monkeypatch, before):
+    """To a snapshot of before, the table is empty afterwards: that must not land."""
+    postgres.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'old' FROM generate_series(1, 40) g"
+    )
+    read, once = splits.read_chunk, threading.Event()
+
+    def truncated(*arguments):
+        if once.is_set():
+            return read(*arguments)
+        once.set()
+        staged = read(*arguments) if before else None
+        postgres.run("TRUNCATE t; INSERT INTO t VALUES (7, 'new')")
+        return read(*arguments) if staged is None else staged
+
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", truncated)
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
+    caught_up(db, postgres)
+    assert rows(db, "SELECT * FROM t") == [(7, "new")]
+
+
+def test_chunks_that_miss_too_much_are_read_again_in_smaller_splits(db, postgres, source, monkeypatch):
+    """What waits for a chunk is bounded, by its bytes, however long the chunk takes."""
+    postgres.run(
+        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'old' FROM generate_series(1, 40) g"
+    )
+    gate, reached, splits_read = threading.Event(), threading.Event(), []
+    read = splits.read_chunk
+
+    def slow(*arguments):
+        staged = read(*arguments)
+        splits_read.append(arguments[-1])
+        reached.set()
+        assert gate.wait(60)
+        return staged
+
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", slow)
+    monkeypatch.setattr("headrace.engine.follower.LATE_BYTES", 20_000)
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 40, backfill.parallelism = 1)")
+    assert reached.wait(60)
+    postgres.run("UPDATE t SET v = repeat('x', 20000) WHERE id = 3")
+    (table,) = follower(db)._tables.values()
+    eventually(lambda: table.split_rows == 20)
+    assert all(flight.late_bytes <= 20_000 for flight in table.intake.flights)
+    gate.set()
+    db.sql("WAIT t")
+    caught_up(db, postgres)
+    assert splits_read[0] == [None, None] and len(splits_read) >= 3
     assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
 
 

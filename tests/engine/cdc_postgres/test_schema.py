@@ -10,7 +10,7 @@ import headrace
 from headrace.engine import splits
 from headrace.engine.follower import Follower
 from headrace.errors import InvalidDefinition, JobFailed
-from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, rows, stopped, theirs
+from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, follower, rows, stopped, theirs
 from tests.engine.conftest import eventually
 
 pytestmark = NEEDS_POSTGRES
@@ -134,6 +134,54 @@ def test_what_cannot_be_followed_stops_its_table_alone(db, postgres, evolving):
         db.sql("RESNAPSHOT TABLE t")
     db.sql("DROP MATERIALIZED VIEW m; RESNAPSHOT TABLE t; WAIT t")
     assert same(db, postgres) and columns(db, "t") == [("id", "integer")]
+
+
+CHANGES_THAT_THE_LOG_HIDES = {
+    "renamed": ("ALTER TABLE renamed RENAME TO other; INSERT INTO other VALUES (9, 9, 'sad')", "is called"),
+    "idle": ("ALTER TABLE idle SET SCHEMA elsewhere", "is called"),
+    "keyed": (
+        "ALTER TABLE keyed DROP CONSTRAINT keyed_pkey, ADD PRIMARY KEY (id, n); INSERT INTO keyed VALUES (1, 2, 'sad')",
+        "another primary key",
+    ),
+    "whole": ("ALTER TABLE whole DROP CONSTRAINT whole_pkey, ADD PRIMARY KEY (id, n)", "another primary key"),
+    "doubled": ("ALTER TABLE doubled ALTER n TYPE int USING n * 2", "written anew"),
+    "moody": ("ALTER TYPE feelings RENAME VALUE 'sad' TO 'blue'", "another name"),
+    "dropped": ("DROP TABLE dropped_1", "partition"),
+    "emptied": ("TRUNCATE emptied_1", "truncated by itself"),
+}
+
+
+def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, monkeypatch):
+    """They are not followed: the table stops, and says why, before it is silently something else than its source."""
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
+    postgres.run(
+        "CREATE SCHEMA elsewhere; CREATE TYPE feelings AS ENUM ('sad', 'new'); CREATE TYPE moods AS ENUM ('sad')"
+    )
+    for name in (*CHANGES_THAT_THE_LOG_HIDES, "fine"):
+        kind = "feelings" if name == "moody" else "moods"
+        parted = " PARTITION BY RANGE (id)" if name in ("dropped", "emptied") else ""
+        postgres.run(f"CREATE TABLE {name} (id int, n int, m {kind}, PRIMARY KEY (id)){parted}")
+        if parted:
+            for number in (1, 2):
+                bounds = f"FROM ({5 * number - 5}) TO ({5 * number})"
+                postgres.run(f"CREATE TABLE {name}_{number} PARTITION OF {name} FOR VALUES {bounds}")
+        postgres.run(f"INSERT INTO {name} VALUES (1, 1, 'sad'), (6, 6, 'sad')")
+        db.sql(f"CREATE TABLE {name} (*) FROM pg TABLE '{name}'")
+    postgres.run("ALTER TABLE whole REPLICA IDENTITY FULL")
+    db.sql("WAIT")
+    checked = follower(db)._database._partitions
+    eventually(lambda: follower(db)._database._partitions is not checked)  # they have been looked at
+    postgres.connect().cursor().execute("VACUUM FULL fine")
+    postgres.run("ALTER TABLE fine ALTER n SET DEFAULT 7; ALTER TYPE moods ADD VALUE 'new'; TRUNCATE fine")
+    postgres.run("ALTER TABLE fine ALTER n SET STATISTICS 10; INSERT INTO fine VALUES (2, 2, 'new')")
+    for change, _ in CHANGES_THAT_THE_LOG_HIDES.values():
+        postgres.run(change)
+    eventually(lambda: set(stopped(db)) >= set(CHANGES_THAT_THE_LOG_HIDES))
+    for name, (_, said) in CHANGES_THAT_THE_LOG_HIDES.items():
+        state, why = stopped(db)[name]
+        assert state == "failed" and said in why, f"{name}: {why}"
+    assert same(db, postgres, "fine") and "fine" not in stopped(db)
+    postgres.run("DROP SCHEMA elsewhere CASCADE")
 
 
 def test_columns_change_in_the_middle_of_a_snapshot(db, postgres, evolving, monkeypatch):
