@@ -208,9 +208,10 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "upper": _ascii(pc.ascii_upper),
     "lower": _ascii(pc.ascii_lower),
     "length": pc.utf8_length,
-    "year": pc.year,
-    "month": pc.month,
-    "day": pc.day,
+    # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
+    "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
+    "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),
+    "day": lambda day: pc.day(day).cast(pa.decimal128(19, 0)),
     "starts_with": lambda text, pattern: pc.starts_with(text, pattern.as_py()),
     "ends_with": lambda text, pattern: pc.ends_with(text, pattern.as_py()),
     "like": lambda text, pattern: pc.match_like(text, pattern.as_py()),
