@@ -84,8 +84,11 @@ def parse_epoch(text: str) -> int:
     return int(text)
 
 
+_UTC = ("UTC", "GMT", "UCT", "Z", "ZULU", "UNIVERSAL", "GREENWICH", "GMT0")
+
+
 def parse_utc(text: str) -> str:
-    if text.upper() not in ("UTC", "ETC/UTC", "GMT"):
+    if text.strip().upper().removeprefix("ETC/") not in _UTC and not re.fullmatch(r"\s*[+-]?0+(:?00)?\s*", text):
         raise ValueError("only UTC is supported; use AT TIME ZONE to convert")
     return "UTC"
 

@@ -84,6 +84,24 @@ class DuplicateColumn(HeadraceError):
     sqlstate = "42701"
 
 
+class DuplicateAlias(HeadraceError):
+    sqlstate = "42712"
+
+
+class UndefinedType(HeadraceError):
+    sqlstate = "42704"
+
+
+class UndefinedParameterNumber(HeadraceError):
+    sqlstate = "42P02"
+
+
+class InvalidColumnReference(HeadraceError):
+    """A clause that speaks of the columns of a result, and means none of them."""
+
+    sqlstate = "42P10"
+
+
 class WrongObjectKind(HeadraceError):
     sqlstate = "42809"
 

@@ -17,7 +17,7 @@ The physical choices that a user can notice:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +68,11 @@ class SqlType:
     scale: int | None = None
     element: SqlType | None = None
     fields: tuple[tuple[str, SqlType], ...] = ()
+    modifier: int | None = field(default=None, compare=False, repr=False)
+    """What was declared, as PostgreSQL's type modifier: the digits of ``numeric(10,2)``, the length of ``varchar(5)``,
+    -1 of ``varchar``. None: an expression's type, or ``text``. Clients are told; nothing is computed differently."""
+    free: bool = field(default=False, compare=False, repr=False)
+    """Of a numeric: nobody chose its scale, so no zeros are printed at the end of its fraction."""
 
     def __post_init__(self):
         if self.name not in _SPARK and self.name not in ("numeric", "array", "struct", "map"):
@@ -122,8 +127,10 @@ class SqlType:
         if self.name == "struct":
             return {"struct": [[name, kind.to_json()] for name, kind in self.fields]}
         if self.name == "numeric" and self.precision is not None:
-            return {"numeric": [self.precision, self.scale or 0]}
-        return self.name
+            return {
+                "numeric": [self.precision, self.scale or 0, _FREE if self.free else int(self.modifier is not None)]
+            }
+        return self.name if self.modifier is None else {self.name: self.modifier}
 
     @staticmethod
     def from_json(data: Any) -> SqlType:
@@ -136,7 +143,23 @@ class SqlType:
             return map_of(*map(SqlType.from_json, value))
         if kind == "struct":
             return SqlType("struct", fields=tuple((name, SqlType.from_json(inner)) for name, inner in value))
-        return SqlType("numeric", precision=value[0], scale=value[1])
+        if kind != "numeric":
+            return SqlType(kind, modifier=value)
+        # Warehouses of older versions do not say whether the digits were declared.
+        precision, scale, origin = value if len(value) == 3 else [*value, _FREE if value[0] == DEFAULT_PRECISION else 1]
+        return (
+            SqlType("numeric", precision=precision, scale=scale, free=origin == _FREE)
+            if origin != 1
+            else numeric_of(precision, scale)
+        )
+
+
+_FREE = 2
+
+
+def numeric_of(precision: int, scale: int) -> SqlType:
+    """``numeric(precision, scale)`` as a column or a cast declares it."""
+    return SqlType("numeric", precision=precision, scale=scale, modifier=((precision << 16) | scale) + 4)
 
 
 def array_of(element: SqlType) -> SqlType:
@@ -191,7 +214,7 @@ def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
             return SqlType("struct", fields=tuple((f["name"], from_spark_json(f["type"])) for f in data["fields"]))
         raise Unsupported(f"type {data['type']} is not supported", hint="cast it to another type")
     if match := re.fullmatch(r"decimal\((\d+),\s*(-?\d+)\)", data):
-        return SqlType("numeric", precision=int(match[1]), scale=int(match[2]))
+        return SqlType("numeric", precision=int(match[1]), scale=int(match[2]), free=int(match[1]) == DEFAULT_PRECISION)
     simple = {
         "boolean": "boolean", "byte": "smallint", "short": "smallint", "integer": "integer", "long": "bigint",
         "float": "real", "double": "double precision", "string": "varchar", "binary": "bytea", "date": "date",

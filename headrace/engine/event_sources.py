@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from headrace.catalog import SOURCE, TABLE, Column, KeyColumn, Relation
+from headrace.catalog import SOURCE, TABLE, Relation
 from headrace.engine import secrets
 from headrace.engine.coordinator import Mutate
+from headrace.engine.dead_letters import with_dead_letters
 from headrace.engine.event_tables import TableReader, adding
 from headrace.engine.feeds import (
     Extents,
@@ -37,6 +38,7 @@ from headrace.engine.ingest import scan_source
 from headrace.engine.places import storage_at
 from headrace.engine.source_log import StoredSegments
 from headrace.engine.source_reader import SourceReader
+from headrace.engine.splits import warm_up
 from headrace.errors import (
     DuplicateRelation,
     HeadraceError,
@@ -46,13 +48,12 @@ from headrace.errors import (
 )
 from headrace.sources.connector import Connector, Feed, Outside
 from headrace.sources.connectors import CONNECTORS
-from headrace.sources.definition import DEAD_LETTER, PK, Definition
+from headrace.sources.definition import PK, Definition
 from headrace.sources.handover import Handover, Range, Stream
 from headrace.sources.pushdown import Demand, narrowed
 from headrace.sql import statements as ast
 from headrace.sql.watermarks import lateness_of
 from headrace.state.manifest import Manifest
-from headrace.types import SqlType, quote_sql
 
 if TYPE_CHECKING:
     from headrace.engine.engine import Engine
@@ -162,8 +163,6 @@ class EventSources:
         found = self._described(statement)
         if isinstance(found, str):
             return found
-        if found.definition.on_bad == DEAD_LETTER:
-            raise Unsupported("bad.records = 'dead_letter' is not supported for tables yet", hint="use 'skip'")
         feed = self._feed(0, found)
         try:
             extents = feed.extents(fresh=True)
@@ -186,6 +185,7 @@ class EventSources:
         connector = CONNECTORS[definition.connector]
         connector.check(definition)
         _check_secrets(definition, connector, dict(statement.secrets))
+        warm_up(self._engine.spark)
         resolved = connector.resolve(definition, self._outside(dict(statement.secrets)))
         return StreamState(
             definition=definition, resolved=resolved, secrets=dict(statement.secrets), starts=resolved.starts
@@ -344,17 +344,16 @@ class EventSources:
 
 
 def _check_secrets(definition: Definition, connector: Connector, secrets: Mapping[str, str]) -> None:
-    for option in definition.option:
+    for option in [*definition.option, *dict(definition.encode_options)]:
         if CONFIDENTIAL.search(option.lower()):
             raise InvalidParameterValue(
                 f'option "{option}" must be a secret',
                 hint=f"CREATE SECRET name AS '…', then {option} = SECRET name",
             )
     for option in secrets:
-        if connector.secrets is None or not option.startswith(connector.secrets):
-            hint = (
-                f"those that begin with {connector.secrets} can" if connector.secrets else "none of this connector can"
-            )
+        if not option.startswith(connector.secrets or ("\0",)):
+            begin = " or ".join(connector.secrets)
+            hint = f"those that begin with {begin} can" if begin else "none of this connector can"
             raise InvalidParameterValue(f'option "{option}" cannot be a secret', hint=hint)
 
 
@@ -367,28 +366,8 @@ def _adding(statement: ast.CreateSource, known: StreamState) -> Mutate:
             pk=PK, distribution=tuple(key.name for key in PK), append_only=True, definition=statement.sql,
             options=statement.options, created_epoch=epoch,
         )  # fmt: skip
-        catalog, of = state.catalog.add(relation), known
-        if known.definition.on_bad == DEAD_LETTER:
-            table = dead_letter_table(catalog.next_id, relation, epoch)
-            catalog, of = catalog.add(table), dataclasses.replace(known, dead_letters=table.id)
+        catalog, letters = with_dead_letters(state.catalog.add(relation), relation, known.definition, epoch)
+        of = dataclasses.replace(known, dead_letters=letters)
         return with_stream(dataclasses.replace(state, catalog=catalog), relation.id, of), relation
 
     return apply
-
-
-def dead_letter_table(id: int, source: Relation, epoch: int) -> Relation:
-    """A table like any other: who has looked at a row may delete it. An event that several views miss is in it once."""
-    name = f"{source.name}_dead_letters"
-    kinds = {"partition": "bigint", "offset": "bigint", "at": "timestamptz", "reason": "varchar", "raw": "bytea"}
-    key = ("partition", "offset")
-    columns = tuple(
-        Column(name=column, type=SqlType(kind), nullable=column not in key) for column, kind in kinds.items()
-    )
-    definition = (
-        f'CREATE TABLE {quote_sql(name)} (partition BIGINT, "offset" BIGINT, at TIMESTAMPTZ, reason VARCHAR, raw BYTEA,'
-        ' PRIMARY KEY (partition, "offset"))'
-    )
-    return Relation(
-        id=id, name=name, kind=TABLE, columns=columns, pk=tuple(KeyColumn(name=each) for each in key),
-        distribution=key, definition=definition, created_epoch=epoch,
-    )  # fmt: skip

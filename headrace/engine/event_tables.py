@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from headrace.catalog import TABLE, Column, KeyColumn, Relation
 from headrace.engine.changes import ChangelogRows, StagedChanges
 from headrace.engine.coordinator import Mutate, Write
+from headrace.engine.dead_letters import dead_letters, with_dead_letters
 from headrace.engine.feeds import StreamState, table_stream, with_table_stream
 from headrace.engine.ingest import Report, judge
 from headrace.engine.small import with_vnode
@@ -244,8 +245,11 @@ class TableReader:
             if now is None or relation is None or now.stream != before:
                 raise EngineClosed("the table was dropped")
             epoch = max(epoch, state.epoch)
+            writes = dead_letters(state.catalog, now.dead_letters, report.bad)
             if change is not None:
-                state, _ = self._engine.evaluator(state, [Write(table_id=self._id, change=change)], epoch)
+                writes.append(Write(table_id=self._id, change=change))
+            if writes:
+                state, _ = self._engine.evaluator(state, writes, epoch)
             now = dataclasses.replace(
                 now, stream=after, skipped=now.skipped + report.bad_count, lost=now.lost + report.lost
             )
@@ -279,8 +283,9 @@ def adding(statement: ast.CreateTableOfEvents, known: StreamState, extents: Mapp
             definition=statement.sql, options=statement.options, created_epoch=epoch,
         )  # fmt: skip
         KeyCodec.of(relation)  # refuses key types that have no order
-        state = dataclasses.replace(state, catalog=state.catalog.add(relation))
-        begun = dataclasses.replace(known, stream=Stream(next=starts))
+        catalog, letters = with_dead_letters(state.catalog.add(relation), relation, known.definition, epoch)
+        state = dataclasses.replace(state, catalog=catalog)
+        begun = dataclasses.replace(known, stream=Stream(next=starts), dead_letters=letters)
         return with_table_stream(state, relation.id, begun), relation
 
     return apply

@@ -61,7 +61,9 @@ class SparkFunctions:
         return answer
 
     def _ask(self, name: str, arguments: Sequence[Argument]) -> Found | HeadraceError | None:
-        if name in REFUSED or not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or not self._registered(name):
+        if name in REFUSED:
+            return Unsupported(f"function {name}() is not supported")
+        if not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or not self._registered(name):
             return None
         columns = {f"c{number}": each for number, each in enumerate(arguments) if each.sql is None}
         calls = [f"c{number}" if each.sql is None else each.sql for number, each in enumerate(arguments)]

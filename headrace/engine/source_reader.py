@@ -9,7 +9,6 @@ memory only: after a crash it is read again.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import logging
 import threading
 import time
@@ -17,11 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headrace.catalog import Relation
-from headrace.engine.changes import InsertRows
-from headrace.engine.coordinator import Write
+from headrace.engine.dead_letters import dead_letters
 from headrace.engine.deltas import TableDelta
 from headrace.engine.feeds import (
     StreamState,
@@ -40,7 +36,7 @@ from headrace.engine.turns import Turns
 from headrace.engine.watermarks import NONE, count_late, watermark
 from headrace.errors import DataError, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
-from headrace.sources.connector import BadRecord, Feed
+from headrace.sources.connector import Feed
 from headrace.sources.handover import Extent, Gap, OutOfPlace, Range, Stream
 from headrace.state.manifest import Manifest
 
@@ -333,25 +329,10 @@ class SourceReader:
         assert now is not None
         if not report.bad_count and not report.lost:
             return state
-        if report.bad and now.dead_letters in state.catalog.relations:
-            write = Write(table_id=now.dead_letters, change=InsertRows(rows=dead_letters(report.bad)))
-            state, _ = self.engine.evaluator(state, [write], epoch)
+        if writes := dead_letters(state.catalog, now.dead_letters, report.bad):
+            state, _ = self.engine.evaluator(state, writes, epoch)
         now = dataclasses.replace(now, skipped=now.skipped + report.bad_count, lost=now.lost + report.lost)
         return dataclasses.replace(with_stream(state, self._id, now), epoch=epoch)
-
-
-def dead_letters(bad: Sequence[BadRecord]) -> pa.Table:
-    """As rows of the table that :func:`headrace.engine.event_sources.dead_letter_table` makes."""
-    now = datetime.datetime.now(datetime.UTC)
-    return pa.table(
-        {
-            "partition": pa.array([each.split for each in bad], pa.int64()),
-            "offset": pa.array([each.offset for each in bad], pa.int64()),
-            "at": pa.array([now] * len(bad), pa.timestamp("us", tz="UTC")),
-            "reason": pa.array([each.reason for each in bad], pa.string()),
-            "raw": pa.array([each.raw for each in bad], pa.binary()),
-        }
-    )
 
 
 def _watermarks(state: Manifest, views: Sequence[Relation]) -> tuple[tuple[int, str, int], ...]:

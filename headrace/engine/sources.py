@@ -150,7 +150,7 @@ class Sources:
         finally:
             control.close()
         self._follow(self._engine.committed.catalog.relations[id], state)
-        threading.Thread(target=warm_up, args=(self._engine.spark,), name="headrace-warm-up", daemon=True).start()
+        warm_up(self._engine.spark)
         return None
 
     # --- CREATE TABLE … FROM -----------------------------------------------------------------------------------

@@ -201,8 +201,42 @@ _DATA_MESSAGES = {
     "ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
     "BINARY_ARITHMETIC_OVERFLOW": ("value out of range: overflow", "22003"),
     "INTERVAL_ARITHMETIC_OVERFLOW": ("interval out of range", "22008"),
+    "DATETIME_FIELD_OUT_OF_BOUNDS": ("date/time field value out of range", "22008"),
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": ("more than one row returned by a subquery used as an expression", "21000"),
 }
+
+_RAISED = (
+    ("null value in column", "23502"),
+    ("cannot take square root", "2201F"),
+    ("cannot take logarithm", "2201E"),
+    ("input is out of range", "22003"),
+    ("value out of range", "22003"),
+    ("numeric field overflow", "22003"),
+    ("numeric has no NaN", "22003"),
+    ("invalid input syntax for type date", "22007"),
+    ("invalid input syntax for type time", "22007"),
+    ("invalid input syntax", "22P02"),
+    ("invalid hexadecimal", "22023"),
+    ("character number must be positive", "22023"),
+    ("cannot get array length", "22023"),
+    ("argument of jsonb_build_object", "22023"),
+    ("field name must not be null", "22023"),
+    ("null values cannot be formatted", "22004"),
+    ("field position must not be zero", "22023"),
+    ("negative substring length", "22011"),
+    ("index out of valid range", "2202E"),
+    ("invalid escape string", "22025"),
+    ("LIKE pattern must not end", "22025"),
+)
+"""PostgreSQL's SQLSTATEs for what the translation itself raises: how it begins."""
+
+
+def _raised(message: str) -> HeadraceError:
+    code = next((code for start, code in _RAISED if message.startswith(start)), None)
+    if code is None and re.search(r"is out of range for type [a-z ]+$", message):
+        code = "22003"
+    return NotNullViolation(message) if code == "23502" else DataError(message, sqlstate=code)
+
 
 _DAMAGE = re.compile(r"FILE_NOT_EXIST|not a Parquet file|LZ4|[Cc]orrupt|Decoding|[Tt]hrift|[Mm]alformed")
 """What the causes of a failed read say if it is the file's fault and not the network's."""
@@ -246,6 +280,8 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
     if condition is None or _is_python_worker(error):
         if (known := _python_worker_error(error)) is not None:
             return known
+        if "Illegal sequence boundaries" in str(error):
+            return DataError("step size cannot equal zero", sqlstate="22023")
         if "java.lang.ArithmeticException" in str(error):  # Java's own checks, of intervals and times mostly
             return DataError("value out of range: overflow", sqlstate="22003")
         return EpochFailed(f"{doing} failed: {_first_line(error)}")
@@ -262,7 +298,7 @@ def translate_error(error: Exception, doing: str) -> HeadraceError:
     if top in ("COLUMN_ALREADY_EXISTS", "AMBIGUOUS_REFERENCE"):
         return DuplicateColumn(message)
     if top == "USER_RAISED_EXCEPTION":  # what our own SQL checks with raise_error()
-        return NotNullViolation(message) if message.startswith("null value in column") else DataError(message)
+        return _raised(message)
     if top == "CAST_INVALID_INPUT" and (bad_input := _invalid_input(message)) is not None:
         return bad_input
     if top == "CAST_OVERFLOW" and (target := re.search(r'cast to "([A-Z_]+)', message)) is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pickle
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,8 +142,11 @@ class _Nothing:
 
 def warm_up(spark: SparkSession) -> None:
     """The first job of a process takes seconds longer than the next: this is it, for nobody who waits."""
-    if PreparedJobs.of(spark).any_planned:
-        return
+    if not PreparedJobs.of(spark).any_planned:
+        threading.Thread(target=_first_job, args=(spark,), name="headrace-warm-up", daemon=True).start()
+
+
+def _first_job(spark: SparkSession) -> None:
     with contextlib.suppress(Exception):  # the engine may be closed meanwhile
         use_pool(spark, "backfill")
         run_tasks(spark, _Nothing(), [b""] * spark.sparkContext.defaultParallelism, _REPORT)

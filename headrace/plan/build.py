@@ -60,7 +60,7 @@ def cast_to(expression: exp.Expression, kind: SqlType) -> exp.Expression:
     if type_of(expression) == kind:
         return expression
     if kind == NUMERIC:
-        kind = numeric(*digits(NUMERIC))
+        kind = numeric(*digits(NUMERIC), free=True)
     return exp.Cast(this=expression, to=parse_expression(f"CAST(NULL AS {kind})").to)
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import DataError
-from headrace.types import DEFAULT_PRECISION, SqlType
+from headrace.types import SqlType
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
 _NEEDS_QUOTES_IN_STRUCT = re.compile(r'[(),"\\ \t\n\r\v\f]')
@@ -61,9 +61,7 @@ def render(value: Any, kind: SqlType) -> str | None:
 def renderer(kind: SqlType) -> Callable[[Any], str]:
     """The function that prints a non-NULL value of the type: look it up once per column, call it once per row."""
     if kind.name == "numeric":
-        # 38 digits is what Spark gives to everything whose precision nobody chose, with a scale of its own making.
-        fixed = kind.precision is not None and kind.precision < DEFAULT_PRECISION
-        return _numeric if fixed else _numeric_without_trailing_zeros
+        return _numeric_without_trailing_zeros if kind.precision is None or kind.free else _numeric
     if kind.name == "array":
         return _array_renderer(kind.element)
     if kind.name == "struct":

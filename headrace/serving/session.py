@@ -42,7 +42,7 @@ from headrace.serving.shows import SHOWN, show
 from headrace.serving.temporary import TemporaryTables
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
-from headrace.sql.parse import parse
+from headrace.sql.parse import parse, point_at
 from headrace.sql.translate import to_spark, type_of
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_spark
@@ -103,7 +103,8 @@ class Session:
         try:
             statement = self.meant(statement)
             result = self.run(statement)
-        except BaseException:
+        except BaseException as error:
+            point_at(error, statement)
             self.fail()
             raise
         self._temporary.performed(statement)
@@ -139,8 +140,7 @@ class Session:
         use_pool(self._engine.spark, "queries")
 
     def begin_statement(self) -> None:
-        """Whoever was cancelled before, the next statement is not."""
-        self._cancelled.clear()
+        self._cancelled.clear()  # whoever was cancelled before, the next statement is not
 
     def cancel(self) -> None:
         """Stops the query that is running, or the wait for a job. What has been handed to the epoch loop goes on."""

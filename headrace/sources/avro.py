@@ -1,17 +1,19 @@
-"""ENCODE AVRO (schema = '…'): events that are one record each, as Avro writes it, without a header.
+"""ENCODE AVRO: events that are one record of Avro's each.
 
-Whoever writes them and the source must have the same schema; nobody is asked for another one. What a registry puts in
-front of events, the id of a schema, is not understood: such an event is a bad one.
+Either all of them have the schema that the source gives (``schema``), and nothing in front of the record. Or each says
+which schema it has, by a number that a registry knows (``schema.registry``, :mod:`headrace.sources.registry`). Either
+way it is read by the schema that it was written with, and the columns of the source say which fields are wanted.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from headrace.errors import EnvironmentProblem, InvalidDefinition
@@ -20,9 +22,25 @@ from headrace.sources.values import NotThis, json_value
 from headrace.types import SqlType
 
 SCHEMA = "schema"
+REGISTRY = "schema.registry"
+USERNAME, PASSWORD = f"{REGISTRY}.username", f"{REGISTRY}.password"
+OPTIONS = {SCHEMA, REGISTRY, USERNAME, PASSWORD}
+
+_CONNECT = {
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.Timestamp": "local-timestamp-millis",
+    "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
+}
+"""What Debezium means by numbers, which it says in a way of its own"""
 
 
-def _library() -> Any:
+class Records(Protocol):
+    """Bytes to the values of a record; it pickles."""
+
+    def read(self, data: bytes) -> Any: ...
+
+
+def library() -> Any:
     try:
         import fastavro
     except ImportError:
@@ -34,41 +52,88 @@ def _library() -> Any:
 
 
 def check(definition: Definition) -> None:
-    text = dict(definition.encode_options).get(SCHEMA)
-    if text is None:
+    options = dict(definition.encode_options)
+    if (SCHEMA in options) == (REGISTRY in options):
         raise InvalidDefinition(
-            "ENCODE AVRO needs a schema", hint='ENCODE AVRO (schema = \'{"type": "record", "name": …, "fields": […]}\')'
+            "ENCODE AVRO needs a schema, or a registry of schemas",
+            hint="ENCODE AVRO (schema.registry = 'http://…'), or (schema = '{\"type\": \"record\", …}')",
         )
-    avro = _library()
-    try:
-        found = json.loads(text)
-        avro.parse_schema(found)
-    except (ValueError, KeyError, TypeError, avro.schema.SchemaParseException, avro.schema.UnknownType) as problem:
-        raise InvalidDefinition(f"the schema of ENCODE AVRO cannot be read: {problem}") from None
-    if not isinstance(found, dict) or found.get("type") != "record":
-        raise InvalidDefinition("the schema of ENCODE AVRO is not that of a record")
+    avro = library()
+    if SCHEMA in options:
+        try:
+            found = json.loads(options[SCHEMA])
+            avro.parse_schema(found)
+        except (ValueError, KeyError, TypeError, avro.schema.SchemaParseException, avro.schema.UnknownType) as problem:
+            raise InvalidDefinition(f"the schema of ENCODE AVRO cannot be read: {problem}") from None
+        if not isinstance(found, dict) or found.get("type") != "record":
+            raise InvalidDefinition("the schema of ENCODE AVRO is not that of a record")
+
+
+@dataclass(frozen=True)
+class OneSchema:
+    """All events have it."""
+
+    text: str
+
+    def read(self, data: bytes) -> Any:
+        return read_value(data, _parsed(self.text))
 
 
 @lru_cache(maxsize=64)
-def _schema(text: str) -> Any:
-    return _library().parse_schema(json.loads(text))
+def _parsed(text: str) -> Any:
+    return library().parse_schema(meant(json.loads(text)))
 
 
-def record(definition: Definition, value: bytes | None) -> list[Any]:
-    """The values of the columns."""
-    if value is None:
-        raise NotThis("it has no content")
-    data = io.BytesIO(value)
+def meant(schema: Any) -> Any:
+    """A schema in which Debezium's types are Avro's.
+
+    >>> meant({"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"})["logicalType"]
+    'local-timestamp-micros'
+    """
+    if isinstance(schema, list):
+        return [meant(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {
+        key: meant(value) if key in ("type", "items", "values", "fields") else value for key, value in schema.items()
+    }
+    if (kind := _CONNECT.get(found.get("connect.name", ""))) is not None and "logicalType" not in found:
+        found["logicalType"] = kind
+    return found
+
+
+def read_value(data: bytes, schema: Any, start: int = 0) -> Any:
+    source = io.BytesIO(data)
+    source.seek(start)
     try:
-        found = _library().schemaless_reader(data, _schema(dict(definition.encode_options)[SCHEMA]), None)
+        found = library().schemaless_reader(source, schema, None)
     except Exception as problem:  # whatever it makes of bytes that are something else: they are not a record
         raise NotThis(f"it is not a record of the schema: {problem or type(problem).__name__}") from None
-    if data.tell() != len(value):
-        raise NotThis(f"its record ends {len(value) - data.tell()} bytes before it does")
-    return [_of_field(found, name, kind) for name, kind in definition.columns]
+    if source.tell() != len(data):
+        raise NotThis(f"its record ends {len(data) - source.tell()} bytes before it does")
+    return found
 
 
-def _of_field(found: dict[str, Any], name: str, kind: SqlType) -> Any:
+def columns_of(records: Records) -> Callable[[Definition, bytes | None], list[Any]]:
+    """What makes the values of the columns of an event."""
+
+    def values(definition: Definition, data: bytes | None) -> list[Any]:
+        found = fields_of(records, data)
+        return [field_value(found, name, kind) for name, kind in definition.columns]
+
+    return values
+
+
+def fields_of(records: Records, data: bytes | None) -> Mapping[str, Any]:
+    if data is None:
+        raise NotThis("it has no content")
+    found = records.read(data)
+    if not isinstance(found, dict):
+        raise NotThis("it is a value of Avro's, but not a record")
+    return found
+
+
+def field_value(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
     try:
         return avro_value(found.get(name), kind)
     except NotThis as reason:
@@ -80,7 +145,7 @@ def avro_value(value: Any, kind: SqlType) -> Any:
     if kind.name == "array" and isinstance(value, list):
         return [avro_value(each, kind.element) for each in value]
     if kind.name == "struct" and isinstance(value, dict):
-        return {field: _of_field(value, field, inner) for field, inner in kind.fields}
+        return {field: field_value(value, field, inner) for field, inner in kind.fields}
     if isinstance(value, UUID):
         value = str(value)
     if isinstance(value, datetime):

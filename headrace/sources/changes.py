@@ -27,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.sources import avro
 from headrace.sources.decoding import arrow_fields, checked, decode, json_table
 from headrace.sources.definition import Definition
-from headrace.sources.values import NotThis, json_value, text_value
+from headrace.sources.values import NotThis, field_value, json_value, text_value
 from headrace.types import SqlType
 
 DELETED = "_hr_deleted"
@@ -54,6 +55,8 @@ def _nulls(column: pa.Array) -> np.ndarray:
 class Changes:
     definition: Definition
     key: tuple[str, ...]
+    records: avro.Records | None = None
+    """Who reads the events, if they are Avro's and not JSON"""
 
     @cached_property
     def _kinds(self) -> dict[str, SqlType]:
@@ -61,6 +64,8 @@ class Changes:
 
     def block(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Block | None:
         """Many at once, by Arrow; None if there is one that has to be looked at by itself."""
+        if self.records is not None:
+            return None
         try:
             found = self._envelopes(values) if self.definition.format == "debezium" else self._upserts(keys, values)
         except pa.ArrowException:
@@ -117,7 +122,7 @@ class Changes:
         """The row's values, and whether it is gone; None: the event says nothing."""
         if self.definition.format == "debezium":
             return self._debezium(value)
-        fields = {} if value is None else _object(value, "its content")
+        fields = {} if value is None else self._content(value)
         row = {name: self._value(fields, name) for name in self._kinds}
         if any(row[name] is None for name in self.key):
             row |= {name: each for name, each in self._of_key(key).items() if row[name] is None}
@@ -126,7 +131,7 @@ class Changes:
     def _debezium(self, value: bytes | None) -> tuple[list[Any], bool] | None:
         if value is None:
             return None  # it follows a deletion, for compaction
-        event = _object(value, "its content")
+        event = self._content(value)
         payload = event.get("payload", event)
         operation = payload.get("op") if isinstance(payload, dict) else None
         if operation not in ("c", "r", "u", "d"):
@@ -149,6 +154,11 @@ class Changes:
         """An object with the columns of the key, or the value of its only column."""
         if key is None:
             raise NotThis("it has no key")
+        if self.records is not None and key[:1] == b"\0":  # what no text begins with: the key is Avro's, too
+            found = self.records.read(key)
+            if not isinstance(found, dict) and len(self.key) == 1:
+                found = {self.key[0]: found}
+            return {name: self._value(found, name) for name in self.key} if isinstance(found, dict) else {}
         try:
             found = json.loads(key, parse_float=Decimal)
         except ValueError:
@@ -169,11 +179,12 @@ class Changes:
         except UnicodeDecodeError:
             raise NotThis("its key is not text") from None
 
+    def _content(self, value: bytes) -> Mapping[str, Any]:
+        return _object(value, "its content") if self.records is None else avro.fields_of(self.records, value)
+
     def _value(self, fields: Mapping[str, Any], name: str) -> Any:
-        try:
-            return json_value(fields.get(name), self._kinds[name])
-        except NotThis as reason:
-            raise NotThis(f'column "{name}": {reason}') from None
+        read = field_value if self.records is None else avro.field_value
+        return read(fields, name, self._kinds[name])
 
 
 def _object(text: bytes, what: str) -> dict[str, Any]:

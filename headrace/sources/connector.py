@@ -140,7 +140,7 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    secrets: str | None = None
+    secrets: tuple[str, ...] = ()
     """What the options begin with that may be secrets"""
     check: Callable[[Definition], None]
     """Refuses what is wrong with the options, without asking anybody."""

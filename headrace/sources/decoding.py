@@ -53,10 +53,7 @@ def check(definition: Definition, encodings: Sequence[str]) -> None:
         raise InvalidDefinition(
             f"FORMAT {definition.format.upper()} describes changes of rows, and a source has none", hint="use PLAIN"
         )
-    known = {"csv": {"delimiter", "without_header"}, "avro": {"schema"}}.get(definition.encode, set())
-    for name, _ in definition.encode_options:
-        if name not in known:
-            raise InvalidDefinition(f'ENCODE {definition.encode.upper()} has no option "{name}"')
+    check_options(definition)
     if definition.encode == "bytes":
         kinds = [kind.name for _, kind in definition.columns]
         if kinds not in (["bytea"], ["varchar"]):
@@ -66,6 +63,13 @@ def check(definition: Definition, encodings: Sequence[str]) -> None:
         for name, kind in definition.columns:
             if kind.name in ("array", "struct", "map", "bytea"):
                 raise InvalidDefinition(f'column "{name}": ENCODE CSV has no values of type {kind}')
+
+
+def check_options(definition: Definition) -> None:
+    known = {"csv": {"delimiter", "without_header"}, "avro": avro.OPTIONS}.get(definition.encode or "", set())
+    for name, _ in definition.encode_options:
+        if name not in known:
+            raise InvalidDefinition(f'ENCODE {(definition.encode or "").upper()} has no option "{name}"')
 
 
 def in_order_of(definition: Definition, names: Sequence[str]) -> Definition:
@@ -85,12 +89,15 @@ def delimiter_of(definition: Definition) -> str:
     return delimiter
 
 
-def decode(definition: Definition, values: Values) -> tuple[Columns, list[Fault]]:
-    """The columns of the good events, in order, and what is wrong with the others."""
-    quick, slow = _ENCODINGS[definition.encode or "json"]
-    columns = quick(definition, values)
-    if columns is not None:
-        return columns, []
+def decode(definition: Definition, values: Values, records: avro.Records | None = None) -> tuple[Columns, list[Fault]]:
+    """The columns of the good events, in order, and what is wrong with the others; ``records`` reads those of Avro."""
+    if records is not None:
+        slow = avro.columns_of(records)
+    else:
+        quick, slow = _ENCODINGS[definition.encode or "json"]
+        columns = quick(definition, values)
+        if columns is not None:
+            return columns, []
     rows, faults = [], []
     for at, value in enumerate(values):
         try:
@@ -262,5 +269,4 @@ _ENCODINGS: dict[str, tuple[Quick, Slow]] = {
     "json": (_quick_json, _slow_json),
     "csv": (_quick_csv, _slow_csv),
     "bytes": (_quick_bytes, _slow_bytes),
-    "avro": (lambda *_: None, avro.record),
 }

@@ -15,6 +15,8 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +29,7 @@ from headrace.sources import decoding
 from headrace.sources.connector import TASK_OFFSETS, BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
-from headrace.sources.listing import Found, Listing, Measured, Piece, Seen
+from headrace.sources.listing import Found, Listing, Map, Measured, Piece, Seen
 from headrace.sources.pieces import KnownFiles, PieceLog
 from headrace.state.files import Files
 from headrace.state.storage import Storage, is_local, storage_error
@@ -45,6 +47,9 @@ PORTION_FILES = 2_000
 
 LIST_AT_A_TIME = 1_000
 """New files that are looked into before the first of them are read"""
+
+LOOKERS = 16
+"""Files of another machine that are looked into at the same time"""
 
 LISTED_AHEAD = 4
 """… and how often that is done before the first of them are in the log"""
@@ -397,13 +402,23 @@ class FileFeed(Feed):
             _, marks = self._known.find([each.path for each in block])
             changed += [each for each, mark in zip(block, marks.tolist(), strict=True) if mark != each.mark]
         changed.sort(key=lambda each: (each.mtime, each.path))
-        for at in range(0, len(changed), LIST_AT_A_TIME):
-            part = changed[at : at + LIST_AT_A_TIME]
-            numbers, _ = self._known.find([each.path for each in part])
-            before = dict(zip((each.path for each in part), numbers.tolist(), strict=True))
-            known = {path: self.pieces[number].seen for path, number in before.items() if number >= 0}
-            pieces, notes = listing.compare(part, known, self.folder.measure)
-            yield Looked(pieces=tuple(pieces), notes=tuple(notes), before=before)
+        with self._lookers() as all_of:
+            for at in range(0, len(changed), LIST_AT_A_TIME):
+                part = changed[at : at + LIST_AT_A_TIME]
+                numbers, _ = self._known.find([each.path for each in part])
+                before = dict(zip((each.path for each in part), numbers.tolist(), strict=True))
+                known = {path: self.pieces[number].seen for path, number in before.items() if number >= 0}
+                pieces, notes = listing.compare(part, known, self.folder.measure, all_of=all_of)
+                yield Looked(pieces=tuple(pieces), notes=tuple(notes), before=before)
+
+    @contextmanager
+    def _lookers(self) -> Iterator[Map]:
+        """Who looks into files. Those of another machine have to be waited for: many are asked at the same time."""
+        if is_local(self.folder.storage.root):
+            yield map
+        else:
+            with ThreadPoolExecutor(LOOKERS, "headrace-looking") as pool:
+                yield pool.map
 
     def _take(self, looked: Looked) -> None:
         if looked.error is not None:
@@ -490,4 +505,4 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     )
 
 
-CONNECTOR = Connector(secrets=HADOOP, check=check, resolve=resolve, feed=feed)
+CONNECTOR = Connector(secrets=(HADOOP,), check=check, resolve=resolve, feed=feed)

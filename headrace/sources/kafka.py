@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem, InvalidDefinition, InvalidParameterValue
-from headrace.sources import avro, decoding
+from headrace.sources import avro, decoding, registry
 from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
@@ -75,10 +75,12 @@ def check(definition: Definition) -> None:
     definition.check_include(("partition", "offset", "timestamp", "key", "header", "headers", "payload"))
     if definition.format == "plain":
         decoding.check(definition, ("json", "csv", "bytes", "avro"))
-        if definition.encode == "avro":
-            avro.check(definition)
-    elif definition.encode != "json" or definition.encode_options:
-        raise InvalidDefinition(f"FORMAT {definition.format.upper()} is ENCODE JSON, without options")
+    elif definition.encode in ("json", "avro"):
+        decoding.check_options(definition)
+    else:
+        raise InvalidDefinition(f"FORMAT {definition.format.upper()} needs ENCODE JSON or AVRO")
+    if definition.encode == "avro":
+        registry.check(definition)
     for name in (TOPIC, SERVERS):
         if not options.get(name):
             raise InvalidParameterValue(f'option "{name}" is missing')
@@ -115,6 +117,8 @@ class TopicReader:
     definition: Definition
     config: tuple[tuple[str, str], ...] = field(repr=False)
     """With passwords in it"""
+    records: avro.Records | None = None
+    """Who reads the events, if they are Avro's"""
 
     @property
     def topic(self) -> str:
@@ -193,7 +197,7 @@ class TopicReader:
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
         values = [message.value() for message in messages]
         offsets = [message.offset() for message in messages]
-        columns, faults = decoding.decode(self.definition, values)
+        columns, faults = decoding.decode(self.definition, values, self.records)
         bad = ()
         if faults:
             wrong = {fault.at for fault in faults}
@@ -244,7 +248,7 @@ class ChangesReader(TopicReader):
     key: tuple[str, ...]
 
     def _decoded(self, split: int, messages: Sequence[Any]) -> Decoded:
-        changes = Changes(definition=self.definition, key=self.key)
+        changes = Changes(definition=self.definition, key=self.key, records=self.records)
         block = changes.block([message.key() for message in messages], [message.value() for message in messages])
         if block is not None:
             return self._finished(block.columns, pa.array(block.gone), [messages[at] for at in block.said], ())
@@ -437,6 +441,7 @@ class KafkaFeed(Feed):
 def resolve(definition: Definition, outside: Outside) -> Resolved:
     """Where it begins is found out once: what comes later does not change it."""
     topic = Topic(definition, client_options(definition, outside.secrets))
+    registry.resolve(definition, outside.secrets)
     options = definition.option
     mode = options.get(MODE, EARLIEST)
     if mode == TIMESTAMP:
@@ -451,7 +456,7 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     config = client_options(definition, outside.secrets)
     return KafkaFeed(
         definition=definition,
-        reader=_reader(definition, config),
+        reader=_reader(definition, config, registry.records_of(definition, outside.secrets)),
         topic=Topic(definition, config),
         topic_id=resolved.known["topic_id"],
         group=resolved.known["group"],
@@ -459,11 +464,11 @@ def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
     )
 
 
-def _reader(definition: Definition, config: Mapping[str, str]) -> TopicReader:
+def _reader(definition: Definition, config: Mapping[str, str], records: avro.Records | None) -> TopicReader:
     given = tuple(sorted(config.items()))
     if definition.format == "plain":
-        return TopicReader(definition=definition, config=given)
-    return ChangesReader(definition=definition, config=given, key=definition.key)
+        return TopicReader(definition=definition, config=given, records=records)
+    return ChangesReader(definition=definition, config=given, records=records, key=definition.key)
 
 
-CONNECTOR = Connector(secrets="properties.", check=check, resolve=resolve, feed=feed)
+CONNECTOR = Connector(secrets=("properties.", avro.PASSWORD), check=check, resolve=resolve, feed=feed)

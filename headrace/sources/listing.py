@@ -18,7 +18,7 @@ the same again. Only files of lines can grow.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,32 +105,40 @@ Measure = Callable[[Found, Seen | None], Measured | None]
 """Looks into a file, of which something may have been read: how far it goes; None if it is not complete yet."""
 
 
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     lines: bool
     """Files of lines can grow."""
 
     def compare(
-        self, found: Sequence[Found], known: Mapping[str, Seen], measure: Measure
+        self, found: Sequence[Found], known: Mapping[str, Seen], measure: Measure, *, all_of: Map = map
     ) -> tuple[list[Piece], list[tuple[Found, str]]]:
-        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone."""
+        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone.
+
+        ``all_of`` may have several files measured at the same time.
+        """
         pieces: list[Piece] = []
         notes: list[tuple[Found, str]] = []
+        wanted: list[tuple[Found, Seen | None]] = []
         for each in sorted(found, key=lambda file: (file.mtime, file.path)):
             before = known.get(each.path)
-            if before is None:
-                if (measured := measure(each, None)) is not None:
-                    pieces += self._cut(each, 0, measured)
-            elif not self.lines:
-                if (each.size, each.mtime) != (before.size, before.mtime):
-                    notes.append((each, _written_anew(each)))
-            elif each.size < before.end:
+            if before is None or (self.lines and each.size > before.end):
+                wanted.append((each, before))
+            elif self.lines and each.size < before.end:
                 notes.append((each, f"{each.path} has become shorter than what was read of it: it is left alone"))
-            elif each.size > before.end and (measured := measure(each, before)) is not None:
-                if measured.rewritten:
-                    notes.append((each, _written_anew(each)))
-                elif measured.end > before.end:
-                    pieces += self._cut(each, before.end, measured)
+            elif not self.lines and (each.size, each.mtime) != (before.size, before.mtime):
+                notes.append((each, _written_anew(each)))
+        measured_all = all_of(lambda asked: measure(*asked), wanted)
+        for (each, before), measured in zip(wanted, measured_all, strict=True):
+            if measured is None:
+                continue
+            if before is not None and measured.rewritten:
+                notes.append((each, _written_anew(each)))
+            elif before is None or measured.end > before.end:
+                pieces += self._cut(each, 0 if before is None else before.end, measured)
         return pieces, notes
 
     def _cut(self, file: Found, start: int, measured: Measured) -> list[Piece]:

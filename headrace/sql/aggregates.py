@@ -34,7 +34,9 @@ from headrace.sql.typed import (
     is_float,
     is_integer,
     is_number,
+    loosened,
     numeric,
+    undeclared,
 )
 from headrace.types import SqlType, array_of
 
@@ -69,7 +71,7 @@ class Aggregate:
     """What to do with its result."""
 
     def finish(self, clauses: str = "") -> Typed:
-        return Typed(self.wrap.replace("{}", self.call + clauses), self.type)
+        return Typed(self.wrap.replace("{}", self.call + clauses), loosened(self.type))
 
 
 _ORDERED = frozenset(
@@ -114,7 +116,7 @@ def _sum(name: str, call: AggregateCall) -> Aggregate:
         return Aggregate(call=call_text, type=BIGINT)
     if value.type is not None and value.type.name == "numeric":
         precision, scale = digits(value.type)
-        return Aggregate(call=call_text, type=numeric(precision + 10, scale))
+        return Aggregate(call=call_text, type=numeric(precision + 10, scale, value.type))
     raise no_function(name, call.args)
 
 
@@ -127,7 +129,7 @@ def _avg(name: str, call: AggregateCall) -> Aggregate:
     if not is_number(value.type):
         raise no_function(name, call.args)
     # Spark averages integers as doubles; with this scale an average has 20 decimals.
-    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=numeric(38, 20))
+    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=numeric(38, 20, free=True))
 
 
 def _extreme(name: str, call: AggregateCall) -> Aggregate:
@@ -136,7 +138,7 @@ def _extreme(name: str, call: AggregateCall) -> Aggregate:
         value = cast(value, TEXT)
     if value.type.name in ("jsonb", "boolean"):
         raise no_function(name, call.args)
-    return Aggregate(call=f"{name}({value.sql})", type=value.type)
+    return Aggregate(call=f"{name}({value.sql})", type=undeclared(value.type))
 
 
 def _boolean(name: str, call: AggregateCall) -> Aggregate:

@@ -23,11 +23,13 @@ from sqlglot import exp
 from headrace.catalog import Catalog, Column
 from headrace.errors import (
     AmbiguousColumn,
-    DuplicateRelation,
+    DuplicateAlias,
     HeadraceError,
+    InvalidColumnReference,
     SqlSyntaxError,
     TypeMismatch,
     UndefinedColumn,
+    Unsupported,
 )
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.sql.expressions import position_of, row_of, unsupported
@@ -35,12 +37,13 @@ from headrace.sql.grouping import check_grouping, has_aggregate, own_calls
 from headrace.sql.labels import label
 from headrace.sql.lambdas import bind_call, takes_lambda
 from headrace.sql.names import SCHEMA
-from headrace.sql.oracle import FOUND, Argument, FunctionOracle, generates, is_constant, is_ours
+from headrace.sql.oracle import FOUND, UNKNOWN, Argument, FunctionOracle, generates, is_constant, is_ours
 from headrace.sql.recursion import check_recursive, refers_to
 from headrace.sql.scope import Output, Scope, Source, renamed
 from headrace.sql.sets import is_set_returning
 from headrace.sql.shapes import (
     array_query,
+    check_distinct_order,
     fields_of,
     is_array_query,
     meaning,
@@ -202,7 +205,7 @@ class _Binder(Sources):
         for cte in clause.expressions:
             name = cte.alias
             if name in scope.ctes:
-                raise DuplicateRelation(f'WITH query name "{name}" specified more than once', position=position_of(cte))
+                raise DuplicateAlias(f'WITH query name "{name}" specified more than once', position=position_of(cte))
             cte.set("materialized", None)
             if clause.args.get("recursive") and refers_to(cte.this, name):
                 self._recursive(cte, name, scope)
@@ -359,6 +362,8 @@ class _Binder(Sources):
         on = distinct.args.get("on") if distinct is not None else None
         if on is not None:
             on.set("expressions", [self._order_item(each, names, scope) for each in on.expressions])
+        if distinct is not None and order is not None:
+            check_distinct_order(node, order, on)
 
     def _order_item(self, item: exp.Expression, names: list[str], scope: Scope | None) -> exp.Expression:
         number = ordinal(item)
@@ -368,13 +373,15 @@ class _Binder(Sources):
             number = names.index(item.name) + 1
         if number is not None:
             if not 1 <= number <= len(names):
-                raise SqlSyntaxError(f"ORDER BY position {number} is not in select list", position=position_of(item))
+                raise InvalidColumnReference(
+                    f"ORDER BY position {number} is not in select list", position=position_of(item)
+                )
             literal = exp.Literal.number(number)
             return literal
         if scope is None:
-            raise SqlSyntaxError(
-                "ORDER BY here takes only names and positions of the result's columns",
-                hint="wrap the query: SELECT * FROM (…) AS q ORDER BY …",
+            raise Unsupported(
+                "invalid UNION/INTERSECT/EXCEPT ORDER BY clause",
+                hint="only names and positions of the result's columns; or wrap it: SELECT * FROM (…) AS q ORDER BY …",
                 position=position_of(item),
             )
         if isinstance(item.unnest(), exp.Literal):
@@ -396,7 +403,7 @@ class _Binder(Sources):
                 if value.find(exp.Query) is not None:
                     raise unsupported(f"{key.upper()} with a subquery", value)
                 if value.find(exp.Column) is not None:
-                    raise SqlSyntaxError(
+                    raise InvalidColumnReference(
                         f"argument of {key.upper()} must not contain variables", position=position_of(value)
                     )
                 clause.set(inner, self.expression(value, Scope()))
@@ -447,8 +454,7 @@ class _Binder(Sources):
         except HeadraceError as error:
             error.position = position_of(node)
             raise
-        if found is not None:
-            node.meta[FOUND] = found
+        node.meta[FOUND if found is not None else UNKNOWN] = found or True
 
 
 def _returns_rows(call: exp.Anonymous) -> bool:

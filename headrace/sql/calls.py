@@ -10,15 +10,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported
+from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported, WrongObjectKind
 from headrace.sql import aggregates, functions
 from headrace.sql.aggregates import AggregateCall, OrderKey
 from headrace.sql.casts import cast
 from headrace.sql.intervals import spark_interval
 from headrace.sql.lambdas import takes_lambda, translate_call
-from headrace.sql.oracle import AGGREGATE, GENERATOR, found_for
+from headrace.sql.oracle import AGGREGATE, GENERATOR, UNKNOWN, found_for
 from headrace.sql.positions import name_of, position_of, unsupported
 from headrace.sql.sets import ROWS_FROM, Rows, is_set_returning, rows_from, set_rows, spark_rows
+from headrace.sql.signatures import no_function
 from headrace.sql.spans import spark_months
 from headrace.sql.typed import DATE, INTEGER, TIMESTAMP, Typed
 
@@ -43,7 +44,7 @@ class Calls:
         if aggregates.is_aggregate(name):
             return self._aggregate(node).finish()
         if aggregates.is_window_function(name):
-            raise TypeMismatch(f"window function {name} requires an OVER clause")
+            raise WrongObjectKind(f"window function {name} requires an OVER clause")
         found = found_for(node)
         if is_set_returning(name) or (found is not None and found.kind == GENERATOR):
             return self._generator(node)
@@ -58,11 +59,20 @@ class Calls:
         if found is not None:
             return Typed(found.wrap(f"{name}({', '.join(self.text(arg) for arg in node.expressions)})"), found.type)
         if not functions.is_scalar(name):
-            raise unsupported(f"function {name}()", node)
+            raise self._no_function(node) or unsupported(f"function {name}()", node)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
             return self._named_arguments(node)
         argument = self.raw if name in functions.TAKES_MONTHS else self.value
         return functions.call_function(name, [argument(arg) for arg in node.expressions])
+
+    def _no_function(self, node: exp.Anonymous) -> HeadraceError | None:
+        """What to say of a name that means nothing to anybody."""
+        if not node.meta_get(UNKNOWN):
+            return None
+        odd = (exp.Star, exp.Distinct, exp.Order, exp.Kwarg, exp.Lambda)
+        error = no_function(node.this, [self.value(each) for each in node.expressions if not isinstance(each, odd)])
+        error.position = position_of(node)
+        return error
 
     def _named_arguments(self, node: exp.Anonymous) -> Typed:
         """f(1, c => 3): with the default, which is 0, for what is not given."""
@@ -105,7 +115,7 @@ class Calls:
             ]
             return rows_from(named)
         if not is_set_returning(node.this):
-            raise unsupported(f"function {node.this}() in FROM", node)
+            raise self._no_function(node) or unsupported(f"function {node.this}() in FROM", node)
         return set_rows(node.this, [self.raw(arg) for arg in node.expressions])
 
     def _grouping(self, node: exp.Anonymous) -> Typed:

@@ -10,6 +10,7 @@ type has a function here that says how every source type becomes it, or that Pos
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.errors import TypeMismatch, Unsupported
 from headrace.sql import spans
@@ -29,18 +30,19 @@ from headrace.sql.typed import (
     DOUBLE,
     INTEGER,
     INTERVAL,
-    MAX_DIGITS,
     NUMERIC,
     TEXT,
     Typed,
     describe,
     digits,
     is_float,
+    is_free,
     is_integer,
     is_moment,
     is_number,
     is_text,
     numeric,
+    undeclared,
 )
 from headrace.types import SqlType, quote_spark
 
@@ -59,7 +61,8 @@ def _cast(value: Typed, target: SqlType) -> Typed:
     if value.type is None:
         return _from_unknown(value, target)
     if value.type == target:
-        return value
+        # Only what clients are told of it may change: a varchar that was cast to text is text.
+        return value if value.type.modifier == target.modifier else replace(value, type=_told(value.type, target))
     if value.type.name == target.name == "array" and value.type.element.name == "array" != target.element.name:
         return _cast(value, SqlType("array", element=target))  # PostgreSQL's types do not count dimensions
     if target == NUMERIC:
@@ -70,11 +73,15 @@ def _cast(value: Typed, target: SqlType) -> Typed:
     return Typed(sql, target)
 
 
+def _told(source: SqlType, target: SqlType) -> SqlType:
+    return replace(target, free=source.free) if target.name == "numeric" and target.modifier is None else target
+
+
 def _exact(source: SqlType) -> SqlType:
     """numeric without precision keeps the digits of an exact source."""
     if is_integer(source):
         return numeric(digits(source)[0], 0)
-    return source if source.name == "numeric" else NUMERIC
+    return undeclared(source) if source.name == "numeric" else NUMERIC
 
 
 def _from_unknown(value: Typed, target: SqlType) -> Typed:
@@ -185,7 +192,10 @@ def _checked_number(value: Typed, target: SqlType) -> str:
         return error_if(f"{result} = 0 AND {sql} <> 0", "value out of range: underflow", overflow)
     if is_float(value.type) and target.name == "numeric":
         no_number = f"isnan({sql}) OR {_infinite(sql)}"
-        return error_if(no_number, "numeric has no NaN and no infinity here", result)
+        # Of a float PostgreSQL takes the digits that it certainly has: 6 of a real, 15 of a double precision.
+        certain = f"format_string('%.{5 if value.type.name == 'real' else 14}e', CAST({sql} AS DOUBLE))"
+        kept = f"CASE WHEN {sql} IS NOT NULL THEN CAST({certain} AS {target.spark}) END"
+        return error_if(no_number, "numeric has no NaN and no infinity here", kept)
     return result
 
 
@@ -203,7 +213,7 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if is_integer(kind) or kind == BOOLEAN or kind.name in ("date", "timestamp"):
         return f"CAST({sql} AS STRING)"
     if kind.name == "numeric":
-        if digits(kind)[0] < MAX_DIGITS:
+        if not is_free(kind):
             return f"CAST({sql} AS STRING)"
         # The scale is Headrace's choice, not the user's: print no more digits than the value has.
         return _strip(sql)
@@ -214,12 +224,16 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if kind.name == "bytea":
         return f"concat('\\\\x', lower(hex({sql})))"
     if kind.name == "jsonb":
-        return sql
+        return f"regexp_replace({sql}, {_JSON_SEPARATOR}, '$1$2 ')"
     if kind == INTERVAL:
         return spans.printed(value)
     if kind.name in ("array", "struct", "map"):
         return _nested_text(value)
     raise Unsupported(f"a cast from {kind} to text is not supported")
+
+
+# What is kept has no blanks; PostgreSQL has one behind each comma and colon that is not part of a string.
+_JSON_SEPARATOR = spark_string(r'((?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^",:])*+)([,:])')
 
 
 def _nested_text(value: Typed, depth: int = 0) -> str:
@@ -400,7 +414,7 @@ _CASTS: dict[str, _Cast] = {
 def assign(value: Typed, target: SqlType, column: str) -> Typed:
     """The conversion that INSERT and UPDATE do by themselves: numbers to numbers, times to times, all to text."""
     if target == NUMERIC:  # what a column of that type holds
-        target = numeric(*digits(NUMERIC))
+        target = numeric(*digits(NUMERIC), free=True)
     if value.type is None or value.type == target:
         return cast(value, target)
     source = value.type

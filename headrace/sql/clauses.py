@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW
-from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
+from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, UndefinedColumn, Unsupported
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import Parser, fold, fold_name, parse_expression, print_sql
 from headrace.sql.names import check_column_names, relation_name
@@ -349,7 +349,7 @@ def finish_columns(definition: TableDefinition) -> tuple[ColumnSpec, ...]:
     pk = definition.pk or ()
     for position, key in enumerate(pk):
         if key not in names:
-            raise InvalidDefinition(f'column "{key}" named in key does not exist')
+            raise UndefinedColumn(f'column "{key}" named in key does not exist')
         if key in pk[:position]:
             raise DuplicateColumn(f'column "{key}" appears twice in primary key constraint')
     return tuple(

@@ -75,7 +75,7 @@ def create_source(p: Parser) -> Unfinished:
         )
     format_at = p._curr.start + 1 if p._curr else None
     if p._match_text_seq("FORMAT"):
-        fields |= _format(p)
+        fields |= _format(p, secrets)
     if connector in CONNECTORS:
         if columns_at is not None:
             raise Unsupported(
@@ -142,8 +142,8 @@ def included(p: Parser) -> tuple[s.Include, ...]:
 FORMATS, ENCODINGS = ("plain", "upsert", "debezium"), ("json", "csv", "bytes", "parquet", "avro")
 
 
-def _format(p: Parser) -> dict[str, Any]:
-    """PLAIN ENCODE JSON [(…)], behind FORMAT"""
+def _format(p: Parser, secrets: list[tuple[str, str]]) -> dict[str, Any]:
+    """PLAIN ENCODE JSON [(…)], behind FORMAT; options whose value is a secret are added to those that are known."""
 
     def word(known: tuple[str, ...], what: str) -> str:
         at = p._curr
@@ -159,7 +159,9 @@ def _format(p: Parser) -> dict[str, Any]:
     format = word(FORMATS, "FORMAT")
     clauses.expect(p, "ENCODE")
     encode = word(ENCODINGS, "ENCODE")
-    options = clauses.with_options(p) if p._match(TokenType.L_PAREN, advance=False) else ()
+    mine: list[tuple[str, str]] = []
+    options = clauses.with_options(p, mine) if p._match(TokenType.L_PAREN, advance=False) else ()
+    secrets += mine
     return {"format": format, "encode": encode, "encode_options": options}
 
 
@@ -172,13 +174,14 @@ def table_of_events(
     include: tuple[s.Include, ...],
     secrets: tuple[tuple[str, str], ...],
 ) -> Unfinished:
-    """TABLE name (columns) [INCLUDE …] WITH (connector = …), before FORMAT UPSERT | DEBEZIUM ENCODE JSON"""
+    """TABLE name (columns) [INCLUDE …] WITH (connector = …), before FORMAT UPSERT | DEBEZIUM ENCODE …"""
     for unwanted, words in (("append_only", "APPEND ONLY"), ("on_conflict", "ON CONFLICT")):
         if unwanted in fields:
             raise Unsupported(f"CREATE TABLE with a connector and {words} is not supported")
     connector = dict(fields.get("options", ())).get("connector")
     at = p._curr.start + 1 if p._curr else None
-    described = _format(p) if p._match_text_seq("FORMAT") else {}
+    found = list(secrets)
+    described = _format(p, found) if p._match_text_seq("FORMAT") else {}
     if connector != "kafka" or described.get("format") not in ("upsert", "debezium"):
         raise Unsupported(
             f"CREATE TABLE with connector = '{connector}' is not supported like this",
@@ -198,7 +201,7 @@ def table_of_events(
         )
     return partial(
         s.CreateTableOfEvents, name=name, columns=columns, pk=definition.pk, if_not_exists=if_not_exists,
-        options=fields["options"], secrets=secrets, include=include, **described,
+        options=fields["options"], secrets=tuple(found), include=include, **described,
     )  # fmt: skip
 
 

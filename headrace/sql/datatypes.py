@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.errors import InvalidParameterValue, Unsupported
-from headrace.types import SqlType, array_of
+from headrace.errors import InvalidParameterValue, UndefinedType, Unsupported
+from headrace.types import SqlType, array_of, numeric_of
 
 _D = exp.DType
 
@@ -46,6 +46,11 @@ _HINTS = {
 
 MAX_PRECISION = 38
 
+_GEOMETRY_AND_SEARCH = frozenset(
+    "point line lseg box path polygon circle tsvector tsquery jsonpath pg_lsn macaddr macaddr8 cidr oid name".split()
+)
+"""Types of PostgreSQL's that sqlglot does not know either."""
+
 
 def sql_type(data_type: exp.Expression) -> SqlType:
     kind = data_type.this if isinstance(data_type, exp.DataType) else None
@@ -57,6 +62,8 @@ def sql_type(data_type: exp.Expression) -> SqlType:
         return _numeric(data_type)
     if isinstance(kind, exp.Interval):  # interval day to second, interval year …: the fields only limit the values
         raise Unsupported(f"type {data_type.sql('postgres').lower()} is not supported", hint="use interval")
+    if kind is _D.USERDEFINED and (name := _name(data_type)) not in _GEOMETRY_AND_SEARCH:
+        raise UndefinedType(f'type "{name}" does not exist')
     if kind not in _SIMPLE:
         raise Unsupported(f"type {_name(data_type)} is not supported", hint=_HINTS.get(kind))
     if data_type.expressions and kind in (_D.TIMESTAMP, _D.TIMESTAMPTZ, _D.INTERVAL):
@@ -65,6 +72,8 @@ def sql_type(data_type: exp.Expression) -> SqlType:
                 f"type {_SIMPLE[kind]}({_parameters(data_type)[0]}) is not supported",
                 hint="microseconds are always kept",
             )
+    if kind is _D.VARCHAR:
+        return SqlType("varchar", modifier=_parameters(data_type)[0] + 4 if data_type.expressions else -1)
     return SqlType("real" if kind is _D.DOUBLE and _is_short_float(data_type) else _SIMPLE[kind])
 
 
@@ -99,7 +108,7 @@ def _numeric(data_type: exp.DataType) -> SqlType:
         raise InvalidParameterValue(
             f"numeric({precision},{scale}) is invalid: the scale must be between 0 and the precision"
         )
-    return SqlType("numeric", precision=precision, scale=scale)
+    return numeric_of(precision, scale)
 
 
 def _struct(data_type: exp.DataType) -> SqlType:

@@ -107,7 +107,7 @@ def _field(name: str, args: list[Typed]) -> Typed:
     if field == "epoch":
         return _epoch(value)
     if field not in _FIELDS:
-        raise Unsupported(f"{name}({field}) is not supported")
+        raise InvalidParameterValue(f'unit "{field}" not recognized for type {value.type}')
     if value.type == INTERVAL and field in _MONTH_FIELDS:
         return Typed(f"CAST({_MONTH_FIELDS[field].format(value.months)} AS DECIMAL(10,0))", numeric(10, 0))
     if (value.type == DATE and field not in _DATE_FIELDS) or (value.type == INTERVAL and field not in _INTERVAL_FIELDS):
@@ -156,7 +156,7 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
     field = _constant_word(name, "field", args[0]).lower()
     field = _ALIASES.get(field, field)
     if field not in _TRUNCATED and field not in _LONG:
-        raise Unsupported(f"date_trunc('{field}', …) is not supported")
+        raise InvalidParameterValue(f'unit "{field}" not recognized for type {describe(args[1].type)}')
     value = args[1]
     if value.type is None or value.type == DATE:
         value = cast(value, TIMESTAMPTZ)
@@ -369,7 +369,7 @@ def _numeric_series(args: list[Typed]) -> Typed:
     values = [cast(arg, NUMERIC) for arg in [*args, Typed("1", INTEGER)][:3]]
     whole = max(precision - scale for precision, scale in (digits(value.type) for value in values))
     scale = max(digits(value.type)[1] for value in values)
-    kind = numeric(whole + scale, scale)
+    kind = numeric(whole + scale, scale, *(value.type for value in values))
     start, stop, step = (f"CAST({value.sql} AS {kind.spark})" for value in values)
     count = f"CAST(floor(({stop} - {start}) / {step}) AS BIGINT)"
     numbers = f"transform(sequence(0L, {count}), _n -> CAST({start} + _n * {step} AS {kind.spark}))"

@@ -14,6 +14,7 @@ sqlglot wants to understand every database's SQL; Headrace must not run what Pos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -24,6 +25,7 @@ from sqlglot.parsers.risingwave import RisingWaveParser
 from sqlglot.tokens import Token, TokenType
 
 from headrace.errors import SqlSyntaxError, Unsupported
+from headrace.sql.positions import OPERATOR
 from headrace.sql.syntax import STRINGS, FunctionSyntax, call, string_token
 from headrace.sql.text import check_terminated
 from headrace.sql.tree import LambdaVariable, WholeRow
@@ -35,6 +37,24 @@ class UnexpectedToken(ParseError):
     def __init__(self, token: Token | None):
         super().__init__("unexpected token", [{}])
         self.token = token
+
+
+class _Operators(dict):
+    """What makes the node of an operator, when the parser has just read it: it also notes where."""
+
+    def __init__(self, parser: Any, makers: dict):
+        super().__init__(makers)
+        self._parser = parser
+
+    def __getitem__(self, token_type: TokenType) -> Callable[..., exp.Expression]:
+        make, start = super().__getitem__(token_type), self._parser._prev.start
+
+        def made(**parts: Any) -> exp.Expression:
+            node = make(**parts)
+            node.meta[OPERATOR] = start
+            return node
+
+        return made
 
 
 def _refuse(construct: str):
@@ -95,6 +115,25 @@ class Parser(FunctionSyntax, RisingWaveParser):
     FUNC_TOKENS = {*RisingWaveParser.FUNC_TOKENS, TokenType.SESSION}
     OPTIONAL_ALIAS_TOKEN_CTE = False
     FUNCTIONS_WITH_ALIASED_ARGS: set = set()
+
+    # --- where operators stand ------------------------------------------------------------------------------------
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._concatenations: list[int] = []
+        for name in ("TERM", "FACTOR", "EQUALITY", "COMPARISON", "BITWISE"):
+            setattr(self, name, _Operators(self, getattr(type(self), name)))
+
+    def _match(self, token_type: TokenType, *args: Any, **kwargs: Any) -> bool | None:
+        matched = super()._match(token_type, *args, **kwargs)
+        if matched and token_type is TokenType.DPIPE:
+            self._concatenations.append(self._prev.start)
+        return matched
+
+    def expression(self, instance: exp.Expression, *args: Any, **kwargs: Any) -> exp.Expression:
+        if isinstance(instance, exp.DPipe) and self._concatenations:
+            instance.meta[OPERATOR] = self._concatenations.pop()
+        return super().expression(instance, *args, **kwargs)
 
     # --- errors ---------------------------------------------------------------------------------------------------
 

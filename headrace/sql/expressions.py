@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import HeadraceError, TypeMismatch, UndefinedFunction
+from headrace.errors import HeadraceError, TypeMismatch, UndefinedFunction, WrongObjectKind
 from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, spans, texts
 from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
@@ -23,7 +23,7 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.lambdas import spark_variable
 from headrace.sql.literals import number_literal, spark_string
-from headrace.sql.positions import name_of, position_of, unsupported
+from headrace.sql.positions import blamed, name_of, position_of, unsupported
 from headrace.sql.tree import LambdaVariable, WholeRow
 from headrace.sql.typed import BOOLEAN, INTEGER, INTERVAL, JSONB, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
@@ -57,7 +57,7 @@ class Expressions(Calls):
             return method(self, node)
         except HeadraceError as error:
             if error.position is None:
-                error.position = position_of(node)
+                error.position = blamed(error, node)
             raise
 
     def boolean(self, construct: str, node: exp.Expression) -> str:
@@ -185,7 +185,7 @@ class Expressions(Calls):
         if array.type is None:
             array = cast(array, array_of(value.type or TEXT))
         if array.type.name != "array":
-            raise TypeMismatch(f"op {'ALL' if every else 'ANY'} (array) requires array on right side")
+            raise WrongObjectKind("op ANY/ALL (array) requires array on right side")
         kind = common_type(symbol, [value.type, array.type.element]) or TEXT
         value, array = cast(value, kind), cast(array, array_of(kind))
         if symbol == "=" and not every:
@@ -311,7 +311,7 @@ class Expressions(Calls):
             return Typed(f"CAST(array() AS {target.spark})", target)
         value = cast(self.raw(node.this), target, months=True)
         if target == TEXT and node.to.expressions:  # an explicit cast to varchar(n) truncates
-            return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", TEXT)
+            return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", target)
         return value
 
     def _case(self, node: exp.Case) -> Typed:
@@ -326,7 +326,7 @@ class Expressions(Calls):
         default = node.args.get("default")
         if default is not None:
             results.append(self.value(default))
-        kind = common_type("CASE", [result.type for result in results]) or TEXT
+        kind = common_type("CASE", [result.type for result in results] + [None] * (default is None)) or TEXT
         texts = [cast(result, kind).sql for result in results]
         whens = " ".join(f"WHEN {condition} THEN {text}" for condition, text in zip(conditions, texts, strict=False))
         otherwise = f" ELSE {texts[-1]}" if default is not None else ""

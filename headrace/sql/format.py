@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headrace.errors import DataError, Unsupported
 from headrace.sql.casts import cast
+from headrace.sql.dialect import RESERVED
 from headrace.sql.literals import spark_string
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import BOOLEAN, TEXT, Typed
@@ -71,10 +72,14 @@ def _piece(piece: Piece, value: Typed) -> str:
         escaped = f"""concat("E'", replace(replace({text}, '\\\\', '\\\\\\\\'), "'", "''"), "'")"""
         return f"CASE WHEN {text} IS NULL THEN 'NULL' WHEN contains({text}, '\\\\') THEN {escaped} ELSE {quoted} END"
     missing = "CAST(raise_error('null values cannot be formatted as an SQL identifier') AS STRING)"
-    quoted = f"""concat('"', replace({text}, '"', '""'), '"')"""
-    return (
-        f"CASE WHEN {text} IS NULL THEN {missing} WHEN {text} RLIKE '^[a-z_][a-z0-9_]*$' THEN {text} ELSE {quoted} END"
-    )
+    return f"CASE WHEN {text} IS NULL THEN {missing} ELSE {quoted_name(text)} END"
+
+
+def quoted_name(text: str) -> str:
+    """Spark SQL for a name as it must be written: in quotes where it would be another, or a word of SQL's."""
+    words = ", ".join(f"'{word}'" for word in sorted(RESERVED))
+    plain = f"{text} NOT IN ({words}) AND {text} RLIKE '^[a-z_][a-z0-9_$]*\\\\z'"
+    return f"CASE WHEN {plain} THEN {text} ELSE concat('\"', replace({text}, '\"', '\"\"'), '\"') END"
 
 
 def _padded(sql: str, width: int) -> str:

@@ -34,6 +34,7 @@ from headrace.sql.typed import (
     is_integer,
     is_number,
     numeric,
+    undeclared,
 )
 from headrace.types import SqlType
 
@@ -87,7 +88,7 @@ def _number(name: str, value: Typed) -> Typed:
 def _abs(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 1)
     value = _number(name, args[0])
-    return Typed(f"abs({value.sql})", value.type)
+    return Typed(f"abs({value.sql})", undeclared(value.type))
 
 
 def _ceil_floor(name: str, args: list[Typed]) -> Typed:
@@ -96,7 +97,7 @@ def _ceil_floor(name: str, args: list[Typed]) -> Typed:
     spark = "floor" if name == "floor" else "ceil"
     if value.type.name == "numeric":
         whole = digits(value.type)[1] == 0  # then Spark leaves it alone
-        return Typed(f"{spark}({value.sql})", value.type if whole else _rounded(value.type, 0))
+        return Typed(f"{spark}({value.sql})", undeclared(value.type) if whole else _rounded(value.type, 0))
     value = cast(value, DOUBLE)
     return Typed((_CEILING % spark).format(value.sql), DOUBLE)
 
@@ -116,6 +117,15 @@ def _rounded(kind: SqlType, places: int) -> SqlType:
     return numeric(max(whole, 1 - places), 0) if places < 0 else numeric(whole + min(scale, places), min(scale, places))
 
 
+def _scaled(value: Typed, places: int) -> Typed:
+    """With as many decimals as were asked for, if the value had fewer and Spark has room for them."""
+    precision, scale = digits(value.type)
+    if places <= scale or precision - scale + places > MAX_DIGITS:
+        return value
+    kind = numeric(precision - scale + places, places)
+    return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
+
+
 def _places(name: str, value: Typed) -> int:
     text = value.sql.removeprefix("(- ").removesuffix(")")
     if not is_integer(value.type) or not text.isdigit():
@@ -130,7 +140,7 @@ def _round(name: str, args: list[Typed]) -> Typed:
         if is_float(value.type):
             raise no_function(name, args)
         value, places = cast(value, NUMERIC), _places(name, args[1])
-        return Typed(f"round({value.sql}, {places})", _rounded(value.type, places))
+        return _scaled(Typed(f"round({value.sql}, {places})", _rounded(value.type, places)), places)
     if value.type.name == "numeric":
         return Typed(f"round({value.sql}, 0)", _rounded(value.type, 0))
     return Typed(f"rint({cast(value, DOUBLE).sql})", DOUBLE)
@@ -145,7 +155,7 @@ def _trunc(name: str, args: list[Typed]) -> Typed:
         value, places = cast(value, NUMERIC), _places(name, args[1]) if len(args) == 2 else 0
         sql = value.sql
         both = f"CASE WHEN {sql} < 0 THEN ceil({sql}, {places}) ELSE floor({sql}, {places}) END"
-        return Typed(both, _rounded(value.type, places))
+        return _scaled(Typed(both, _rounded(value.type, places)), places)
     sql = cast(value, DOUBLE).sql
     down, up = (_CEILING % "floor").format(sql), (_CEILING % "ceil").format(sql)
     return Typed(f"CASE WHEN {sql} < 0 THEN {up} ELSE {down} END", DOUBLE)
@@ -181,7 +191,7 @@ def _scale(name: str, args: list[Typed]) -> Typed:
 def _trim_scale(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 1)
     value = cast(_number(name, args[0]), NUMERIC)
-    kind = numeric(MAX_DIGITS, digits(value.type)[1])  # of which no zeros at the end are printed
+    kind = numeric(MAX_DIGITS, digits(value.type)[1], free=True)
     return Typed(f"CAST({value.sql} AS {kind.spark})", kind)
 
 
@@ -245,6 +255,7 @@ def _divisor(name: str, args: list[Typed]) -> Typed:
 
 _POSTGRES_NAMES = {
     "varchar": "character varying",
+    "text": "text",
     "timestamp": "timestamp without time zone",
     "timestamptz": "timestamp with time zone",
     "struct": "record",
@@ -258,7 +269,8 @@ def _type_name(name: str, args: list[Typed]) -> Typed:
         kind, brackets = kind.element, "[]"
     if kind is None:
         return Typed("'unknown'", TEXT)
-    shown = _POSTGRES_NAMES.get(kind.name, kind.name if kind.name != "map" else str(kind))
+    name = "text" if kind.name == "varchar" and kind.modifier is None else kind.name
+    shown = _POSTGRES_NAMES.get(name, kind.name if kind.name != "map" else str(kind))
     return Typed(spark_string(shown + brackets), TEXT)
 
 

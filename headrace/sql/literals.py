@@ -155,6 +155,8 @@ def _timestamptz(text: str, kind: SqlType) -> datetime:
 
 
 def _moment(text: str, kind: SqlType) -> datetime:
+    if text.strip().lower() == "epoch":
+        return datetime(1970, 1, 1, tzinfo=UTC)
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         raise _invalid(kind, text)
@@ -194,7 +196,9 @@ def _bytea(text: str, kind: SqlType) -> bytes:
         try:
             return bytes.fromhex(text[2:])
         except ValueError:
-            raise _invalid(kind, text) from None
+            wrong = re.search(r"[^0-9a-fA-F]", text[2:])
+            what = "data: odd number of digits" if wrong is None else f'digit: "{wrong[0]}"'
+            raise DataError(f"invalid hexadecimal {what}", sqlstate="22023") from None
     encoded, value, position = text.encode(), bytearray(), 0
     while position < len(encoded):
         if encoded[position : position + 1] != b"\\":

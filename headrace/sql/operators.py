@@ -29,7 +29,9 @@ from headrace.sql.typed import (
     is_moment,
     is_number,
     is_text,
+    loosened,
     numeric,
+    undeclared,
     widen,
 )
 from headrace.types import SqlType, array_of
@@ -96,14 +98,15 @@ def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
     if symbol == "/":
         # With its own rules Spark would give 1.0 / 3 six digits; these operands give every quotient 18.
         sql = f"(CAST({left.sql} AS DECIMAL(38,18)) / CAST({right.sql} AS DECIMAL(38,18)))"
-        return Typed(sql, numeric(38, 18))
-    (p1, s1), (p2, s2) = digits(left.type), digits(right.type)
+        return Typed(sql, numeric(38, 18, free=True))
+    kinds = left.type, right.type
+    (p1, s1), (p2, s2) = map(digits, kinds)
     whole, scale = max(p1 - s1, p2 - s2), max(s1, s2)
     result = {
-        "+": numeric(whole + scale + 1, scale),
-        "-": numeric(whole + scale + 1, scale),
-        "*": numeric(p1 + p2 + 1, s1 + s2),
-        "%": numeric(min(p1 - s1, p2 - s2) + scale, scale),
+        "+": numeric(whole + scale + 1, scale, *kinds),
+        "-": numeric(whole + scale + 1, scale, *kinds),
+        "*": numeric(p1 + p2 + 1, s1 + s2, *kinds),
+        "%": numeric(min(p1 - s1, p2 - s2) + scale, scale, *kinds),
     }[symbol]
     return Typed(f"({_decimal(left)} {symbol} {_decimal(right)})", result)
 
@@ -163,7 +166,7 @@ def negate(value: Typed) -> Typed:
         value = cast(value, DOUBLE)
     if not is_number(value.type) and value.type != INTERVAL:
         raise UndefinedFunction(f"operator does not exist: - {describe(value.type)}")
-    return Typed(f"(- {value.sql})", value.type, months=spans.negated(value.months))
+    return Typed(f"(- {value.sql})", undeclared(value.type), months=spans.negated(value.months))
 
 
 def power(left: Typed, right: Typed) -> Typed:
@@ -252,7 +255,7 @@ def _concatenate_arrays(left: Typed, right: Typed) -> Typed:
         return f"array({value.sql})", array_of(value.type)
 
     (a, a_type), (b, b_type) = parts(left, right), parts(right, left)
-    kind = common_type("||", [a_type, b_type])
+    kind = loosened(common_type("||", [a_type, b_type]))
     a, b = cast(Typed(a, a_type), kind).sql, cast(Typed(b, b_type), kind).sql
     if left.type is not None and left.type.name == "array" and right.type is not None and right.type.name == "array":
         return Typed(f"CASE WHEN {a} IS NULL THEN {b} WHEN {b} IS NULL THEN {a} ELSE concat({a}, {b}) END", kind)

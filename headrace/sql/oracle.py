@@ -27,6 +27,9 @@ from headrace.types import SqlType
 FOUND = "headrace_function"
 """The key under which bind leaves what the oracle said, in the meta of an exp.Anonymous."""
 
+UNKNOWN = "headrace_unknown"
+"""The key under which it leaves that there is no such function."""
+
 SCALAR, AGGREGATE, GENERATOR = "scalar", "aggregate", "generator"
 
 

@@ -9,11 +9,15 @@ headrace.errors.SqlSyntaxError: syntax error at or near "FORM"
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from sqlglot.tokens import Token, TokenType
 
+from headrace.errors import DuplicateColumn, HeadraceError, UndefinedColumn, UndefinedRelation
 from headrace.sql import grammar
 from headrace.sql.dialect import run, tokenize
-from headrace.sql.statements import CreateIndex, Statement
+from headrace.sql.statements import CreateIndex, CreateTable, Insert, Statement, Update
 from headrace.sql.text import is_complete, split
 
 __all__ = ["is_complete", "parse", "split"]
@@ -24,8 +28,33 @@ def parse(text: str) -> list[Statement]:
     statements = []
     for tokens in _by_statement(tokenize(text)):
         unfinished = run(text, tokens, grammar.statement)
-        statements.append(unfinished(sql=text[tokens[0].start : tokens[-1].end + 1]))
+        first = tokens[0].start
+        statement = unfinished(sql=text[first : tokens[-1].end + 1])
+        statements.append(replace(statement, begins=first) if first else statement)
     return statements
+
+
+def point_at(error: BaseException, statement: Statement) -> None:
+    """Gives an error the place of the name or the constant that it speaks of, if that is in the statement only once."""
+    if not isinstance(error, HeadraceError) or error.position is not None:
+        return
+    if isinstance(error, (UndefinedRelation, UndefinedColumn, DuplicateColumn)):
+        said, strings = re.match(r'(?:relation|column|table|index|source) "([^"]+)"', error.message), False
+    elif error.sqlstate in _BAD_CONSTANTS and isinstance(statement, (CreateTable, Insert, Update)):
+        said, strings = re.search(r': "([^"]*)"$', error.message), True
+    else:
+        return
+    tokens = tokenize(statement.sql) if said is not None else []
+    found = [each for each in tokens if (each.token_type == TokenType.STRING) == strings and _means(each, said[1])]
+    if len(found) == (2 if isinstance(error, DuplicateColumn) else 1):
+        error.position = statement.begins + found[-1].start + 1
+
+
+_BAD_CONSTANTS = ("22P02", "22007", "22008", "22003")
+
+
+def _means(token: Token, name: str) -> bool:
+    return token.text == name or (token.token_type == TokenType.VAR and token.text.lower() == name)
 
 
 def index_statement(definition: str) -> CreateIndex:

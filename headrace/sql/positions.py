@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from headrace.errors import Unsupported
+from headrace.errors import DataError, HeadraceError, UndefinedFunction, Unsupported
 
 
 def position_of(node: exp.Expression | None) -> int | None:
@@ -18,6 +18,22 @@ def position_of(node: exp.Expression | None) -> int | None:
         return None
     starts = [part.meta_get("start") for part in node.walk()]
     return min((start + 1 for start in starts if start is not None), default=None)
+
+
+OPERATOR = "operator"
+"""The key under which the parser leaves where an operator stood, in the meta of its node."""
+
+
+def blamed(error: HeadraceError, node: exp.Expression) -> int | None:
+    """Where an error is that the node itself has made: an operator that is missing, a constant that is none."""
+    if isinstance(error, DataError):
+        for part in node.iter_expressions():
+            if isinstance(part, exp.Literal) and part.is_string and f'"{part.this}"' in error.message:
+                return position_of(part)
+    operator = node.meta_get(OPERATOR)
+    if operator is not None and (isinstance(error, UndefinedFunction) or isinstance(node, exp.Collate)):
+        return operator + 1
+    return position_of(node)
 
 
 def unsupported(construct: str, node: exp.Expression, hint: str | None = None) -> Unsupported:

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from headrace.errors import (
     AmbiguousColumn,
-    DuplicateRelation,
+    DuplicateAlias,
     HeadraceError,
     SqlSyntaxError,
     UndefinedColumn,
@@ -70,7 +70,7 @@ class Scope:
 
     def add(self, source: Source, node: exp.Expression | None) -> None:
         if any(other.alias == source.alias for other in self.sources):
-            raise DuplicateRelation(f'table name "{source.alias}" specified more than once', position=position_of(node))
+            raise DuplicateAlias(f'table name "{source.alias}" specified more than once', position=position_of(node))
         self.sources.append(source)
 
     def cte(self, name: str) -> list[Output] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
-from headrace.errors import SqlSyntaxError, UndefinedColumn
+from headrace.errors import InvalidColumnReference, SqlSyntaxError, UndefinedColumn
 from headrace.sql.expressions import COLUMN_TYPE, position_of, unsupported
 from headrace.sql.tree import WholeRow
 
@@ -58,9 +58,38 @@ def ordinal(item: exp.Expression) -> int | None:
 def meaning(node: exp.Select, number: int, clause: str, item: exp.Expression) -> exp.Expression:
     """The output that a number in GROUP BY stands for; a constant stays a number, as it would be taken for one."""
     if not 1 <= number <= len(node.expressions):
-        raise SqlSyntaxError(f"{clause} position {number} is not in select list", position=position_of(item))
+        raise InvalidColumnReference(f"{clause} position {number} is not in select list", position=position_of(item))
     expression = node.expressions[number - 1].unalias()
     return exp.Literal.number(number) if isinstance(expression.unnest(), exp.Literal) else expression.copy()
+
+
+def check_distinct_order(node: exp.Select, order: exp.Order, on: exp.Tuple | None) -> None:
+    """Of rows that are alike in what DISTINCT looks at, nothing else has an order."""
+
+    def meant(item: exp.Expression) -> exp.Expression:
+        number = ordinal(item)
+        return (item if number is None else node.expressions[number - 1].unalias()).unnest()
+
+    if on is None:
+        known = [each.unalias().unnest() for each in node.expressions]
+        for each in order.expressions:
+            if meant(each.this) not in known:
+                raise InvalidColumnReference(
+                    "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+                    position=position_of(each.this),
+                )
+        return
+    wanted = [meant(each) for each in on.expressions]
+    left = list(wanted)
+    for each in order.expressions:
+        item = meant(each.this)
+        if item in left:
+            left.remove(item)
+        elif left and item not in wanted:
+            raise InvalidColumnReference(
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                position=position_of(on.expressions[wanted.index(left[0])]),
+            )
 
 
 def name_windows(node: exp.Select) -> None:

@@ -67,7 +67,12 @@ def _signature(parameters: str, returns: str, template: str) -> Signature:
 
 _BEYOND_ONE = "abs({0}) > 1 AND NOT isnan({0})"
 _SQRT = error_if("{0} < 0", "cannot take square root of a negative number", "sqrt({0})")
-_LOGARITHM = "CASE WHEN {0} <= 0 THEN raise_error('cannot take logarithm of zero or a negative number') ELSE %s END"
+_LOGARITHM = (
+    "CASE WHEN {0} = 0 THEN raise_error('cannot take logarithm of zero') "
+    "WHEN {0} < 0 THEN raise_error('cannot take logarithm of a negative number') ELSE %s END"
+)
+_SPLIT_PART = error_if("{2} = 0", "field position must not be zero", "split_part({0}, {1}, {2})")
+_LENGTH = error_if("NOT startswith({0}, '[')", "cannot get array length of a non-array", "json_array_length({0})")
 _WORDS = r"regexp_extract_all({0}, '([\\p{{L}}\\p{{Nd}}]+|[^\\p{{L}}\\p{{Nd}}]+)', 0)"
 
 _JSONB_TYPE = (
@@ -154,7 +159,7 @@ SIGNATURES: dict[str, list[Signature]] = {
         "strpos": [("text text", "int", "locate({1}, {0})")],
         "starts_with": [("text text", "boolean", "startswith({0}, {1})")],
         "ends_with": [("text text", "boolean", "endswith({0}, {1})")],
-        "split_part": [("text text int", "text", "split_part({0}, {1}, {2})")],
+        "split_part": [("text text int", "text", _SPLIT_PART)],
         "ascii": [("text", "int", "ascii({0})")],
         # Spark's chr knows only 256 characters
         "chr": [
@@ -226,7 +231,7 @@ SIGNATURES: dict[str, list[Signature]] = {
             ("interval", "boolean", "CASE WHEN {0} IS NOT NULL THEN true END"),
         ],
         # jsonb
-        **dict.fromkeys(("jsonb_array_length", "json_array_length"), [("jsonb", "int", "json_array_length({0})")]),
+        **dict.fromkeys(("jsonb_array_length", "json_array_length"), [("jsonb", "int", _LENGTH)]),
         **dict.fromkeys(("jsonb_typeof", "json_typeof"), [("jsonb", "text", _JSONB_TYPE)]),
     }.items()
 }

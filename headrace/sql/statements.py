@@ -26,6 +26,8 @@ class ColumnSpec:
 class Statement:
     sql: str
     """The text as the user wrote it, without the closing semicolon."""
+    begins: int = field(default=0, repr=False, compare=False)
+    """Where it begins in what was sent."""
 
 
 @dataclass(frozen=True, kw_only=True)

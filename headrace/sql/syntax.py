@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from headrace.errors import Unsupported
+from headrace.errors import UndefinedParameterNumber, Unsupported
 from headrace.sql.text import string_value
 
 
@@ -77,7 +77,9 @@ class FunctionSyntax:
         """``@ x``, PostgreSQL's operator for the absolute value."""
         sign = self._prev
         if sign.text != "@":
-            raise Unsupported("a parameter is not supported", position=sign.start + 1)
+            raise UndefinedParameterNumber(
+                f"there is no parameter {sign.text}{self._curr.text if self._curr else ''}", position=sign.start + 1
+            )
         return call("abs", self._expected(self._parse_unary))
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Expression | None:

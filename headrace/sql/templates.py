@@ -298,7 +298,7 @@ def to_number(name: str, args: list[Typed]) -> Typed:
     whole = f"replace({group(2)}, ',', '')"
     sign = f"IF(contains(concat({group(1)}, {group(4)}), '-'), '-', '')"
     text = f"concat({sign}, '0', {whole}, '.', left(substring({group(3)}, 2), {places}), '0')"
-    kind = numeric(38, places)
+    kind = numeric(38, places, free=True)
     read = (
         f"CASE WHEN NOT _v RLIKE {pattern} THEN raise_error('invalid input syntax for type numeric') "
         f"WHEN length(ltrim('0', {whole})) > {count} THEN raise_error('numeric field overflow') "

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from headrace.errors import Unsupported
 from headrace.sql import regex
 from headrace.sql.casts import cast, error_if
-from headrace.sql.dialect import RESERVED
+from headrace.sql.format import quoted_name
 from headrace.sql.literals import spark_string
 from headrace.sql.signatures import check_arity, no_function
 from headrace.sql.typed import BOOLEAN, BYTEA, INTEGER, TEXT, Typed
@@ -274,11 +274,7 @@ def _quote(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 1)
     value = cast(args[0], TEXT).sql
     if name == "quote_ident":
-        words = ", ".join(f"'{word}'" for word in sorted(RESERVED))
-        plain = f"{value} NOT IN ({words}) AND {value} RLIKE '^[a-z_][a-z0-9_$]*\\\\z'"
-        return Typed(
-            f"CASE WHEN {plain} THEN {value} ELSE concat('\"', replace({value}, '\"', '\"\"'), '\"') END", TEXT
-        )
+        return Typed(quoted_name(value), TEXT)
     doubled = f"replace(replace({value}, '\\\\', '\\\\\\\\'), '\\'', '\\'\\'')"
     quoted = f"concat(CASE WHEN contains({value}, '\\\\') THEN 'E' ELSE '' END, '\\'', {doubled}, '\\'')"
     return Typed(f"coalesce({quoted}, 'NULL')" if name == "quote_nullable" else quoted, TEXT)

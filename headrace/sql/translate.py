@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import SqlSyntaxError
+from headrace.errors import DataError, SqlSyntaxError
 from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
@@ -70,6 +70,17 @@ def assign(sql: str, source: SqlType | None, target: SqlType, column: str) -> st
     return _assign(Typed(sql, source), target, column).sql
 
 
+def _outputs(query: exp.Expression) -> list[exp.Expression] | None:
+    """The columns of a SELECT, for errors to point at."""
+    query = query.unnest()
+    return query.expressions if isinstance(query, exp.Select) else None
+
+
+def _first_output(query: exp.Expression) -> int | None:
+    items = _outputs(query)
+    return position_of(items[0]) if items else None
+
+
 _SELECT_CLAUSES = {
     "with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit", "offset",
 }  # fmt: skip
@@ -121,8 +132,11 @@ class Translator(Subqueries):
             word = type(node).__name__.upper()
             left, right = self.types(node.this), self.types(node.expression)
             if len(left) != len(right):
-                raise SqlSyntaxError(f"each {word} query must have the same number of columns")
-            return [common_type(word, pair) for pair in zip(left, right, strict=True)]
+                raise SqlSyntaxError(
+                    f"each {word} query must have the same number of columns", position=_first_output(node.expression)
+                )
+            items = _outputs(node.expression) or [None] * len(right)
+            return [common_type(word, pair, position_of(item)) for *pair, item in zip(left, right, items, strict=True)]
         if isinstance(node, exp.Values):
             rows = [[self.value(each) for each in row.expressions] for row in node.expressions]
             if any(len(row) != len(rows[0]) for row in rows):
@@ -266,7 +280,7 @@ class Translator(Subqueries):
         if node.find(exp.Query) is not None:
             raise unsupported(f"{word} with a subquery", node)
         if isinstance(node, exp.Neg):
-            raise SqlSyntaxError(f"{word} must not be negative", position=position_of(node))
+            raise DataError(f"{word} must not be negative", sqlstate="2201W" if word == "LIMIT" else "2201X")
         if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
             # Spark counts in integers; a limit beyond them is none
             return f" {word} {node.name}" if int(node.name) < 2**31 else ""

@@ -11,7 +11,7 @@ surroundings are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.errors import TypeMismatch
 from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, array_of, map_of
@@ -75,22 +75,51 @@ def digits(kind: SqlType) -> tuple[int, int]:
     return {"smallint": 5, "integer": 10, "bigint": 19}[kind.name], 0
 
 
-def numeric(precision: int, scale: int) -> SqlType:
-    """Spark's bounded decimal type (``spark.sql.decimalOperations.allowPrecisionLoss=false``)."""
-    return SqlType("numeric", precision=min(precision, MAX_DIGITS), scale=min(scale, MAX_DIGITS))
+def numeric(precision: int, scale: int, *operands: SqlType, free: bool = False) -> SqlType:
+    """Spark's bounded decimal type (``spark.sql.decimalOperations.allowPrecisionLoss=false``).
+
+    Its scale is nobody's choice if that holds of an operand, and then all of Spark's digits are there for it."""
+    precision, scale = min(precision, MAX_DIGITS), min(scale, MAX_DIGITS)
+    return SqlType("numeric", precision=precision, scale=scale, free=free or any(map(is_free, operands)))
+
+
+def is_free(kind: SqlType) -> bool:
+    """Whether the zeros at the end of a numeric say nothing."""
+    return kind.name == "numeric" and (kind.precision is None or kind.free)
+
+
+def undeclared(kind: SqlType) -> SqlType:
+    """The type of what a function makes of such a value."""
+    return kind if kind.modifier is None else replace(kind, modifier=None)
+
+
+def loosened(kind: SqlType) -> SqlType:
+    """Without a declared length or digits; a varchar stays one."""
+    if kind.name == "array":
+        return array_of(loosened(kind.element))
+    return kind if kind.modifier in (None, -1) else replace(kind, modifier=-1 if kind.name == "varchar" else None)
+
+
+def _agreed(left: SqlType, right: SqlType) -> SqlType:
+    """Of two that are equal but for what was declared."""
+    if left.name == "array":
+        return array_of(_agreed(left.element, right.element))
+    if left.name == "varchar":  # the first says what it is
+        return left if right.modifier in (None, left.modifier) else loosened(left)
+    return replace(left if left.modifier == right.modifier else undeclared(left), free=left.free or right.free)
 
 
 def widen(left: SqlType, right: SqlType) -> SqlType | None:
     """The type to which both convert without being asked, or None."""
     if left == right:
-        return left
+        return _agreed(left, right)
     if is_number(left) and is_number(right):
         wider, narrower = sorted((left, right), key=lambda kind: NUMBERS.index(kind.name), reverse=True)
         if wider.name != "numeric":
             return wider
         (p1, s1), (p2, s2) = digits(wider), digits(narrower)
         scale = max(s1, s2)
-        exact = numeric(max(p1 - s1, p2 - s2) + scale, scale)
+        exact = numeric(max(p1 - s1, p2 - s2) + scale, scale, wider, narrower)
         return NUMERIC if NUMERIC in (left, right) and digits(exact) == digits(NUMERIC) else exact
     if is_moment(left) and is_moment(right):
         return max(left, right, key=lambda kind: MOMENTS.index(kind.name))
@@ -117,7 +146,7 @@ def common_type(construct: str, kinds: Sequence[SqlType | None], position: int |
         if wider is None:
             raise TypeMismatch(f"{construct} types {result} and {kind} cannot be matched", position=position)
         result = wider
-    return result
+    return result if result is None or None not in kinds else loosened(result)
 
 
 def converts_implicitly(source: SqlType | None, target: SqlType) -> bool:

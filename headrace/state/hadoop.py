@@ -45,6 +45,7 @@ class HadoopStorage:
             else:
                 self._files = where.getFileSystem(hadoop_conf)
             self._creates_once = self._files.hasPathCapability(self._path(""), CREATE_ONCE)
+        self._statuses = _Statuses(jvm, hadoop_conf)
         self.files = HadoopFiles(root=self.root, settings=_settings(jvm, hadoop_conf), class_path=class_path)
 
     def read(self, path: str) -> bytes:
@@ -185,18 +186,63 @@ class HadoopStorage:
             here = pending.pop()
             with _translated(self.uri(here)):
                 try:
-                    found = self._files.listStatus(self._path(here))
+                    found = self._statuses.of(self._files.listStatusIterator(self._path(here)))
                 except Exception as problem:
                     if "FileNotFoundException" in _java_class(problem):
                         continue
                     raise
-                for status in found:
-                    name = status.getPath().getName()
-                    path = f"{here}/{name}" if here else name
-                    if not status.isDirectory():
-                        yield Entry(path if recursive else name, status.getLen(), status.getModificationTime() / 1000)
+                for folder, entry in found:
+                    path = f"{here}/{entry.name}" if here else entry.name
+                    if not folder:
+                        yield entry._replace(name=path) if recursive else entry
                     elif recursive:
                         pending.append(path)
+
+
+class _Statuses:
+    """What Hadoop says of the files of a folder, in a dozen calls of Java, however many there are.
+
+    To ask each file for its name, size and time is six calls for each: of 100,000 that took half a minute, each time.
+    Here Java itself goes through a list, by functions that are made of the methods' handles, and prints it.
+    """
+
+    def __init__(self, jvm: Any, conf: Any):
+        self._jvm = jvm
+        status, path = (conf.getClassByName(f"org.apache.hadoop.fs.{name}") for name in ("FileStatus", "Path"))
+        self._name = (self._function(conf, status, "getPath", path), self._function(conf, path, "getName", "String"))
+        self._size = (self._function(conf, status, "getLen", "Long"),)
+        self._time = (self._function(conf, status, "getModificationTime", "Long"),)
+        self._folder = (self._function(conf, status, "isDirectory", "Boolean"),)
+
+    def _function(self, conf: Any, of: Any, method: str, returns: Any) -> Any:
+        java = self._jvm.java.lang
+        if isinstance(returns, str):
+            returns = conf.getClassByName("java.lang.String") if returns == "String" else getattr(java, returns).TYPE
+        kind = java.invoke.MethodType.methodType(returns)
+        handle = java.invoke.MethodHandles.publicLookup().findVirtual(of, method, kind)
+        function = conf.getClassByName("java.util.function.UnaryOperator")
+        return java.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
+
+    def of(self, iterator: Any) -> Iterator[tuple[bool, Entry]]:
+        """Of each, whether it is a folder, and what it is."""
+        found = self._jvm.org.apache.hadoop.util.functional.RemoteIterators.toList(iterator)
+        if found.isEmpty():
+            return iter(())
+        # No name has a slash in it.
+        names = self._jvm.java.lang.String.join("/", self._mapped(found, self._name)).split("/")
+        folders, sizes, times = (
+            self._mapped(found, each).toString()[1:-1].split(", ") for each in (self._folder, self._size, self._time)
+        )
+        return (
+            (folder == "true", Entry(name, int(size), int(time) / 1000))
+            for name, folder, size, time in zip(names, folders, sizes, times, strict=True)
+        )
+
+    def _mapped(self, found: Any, functions: Iterable[Any]) -> Any:
+        mapped = self._jvm.java.util.ArrayList(found)
+        for each in functions:
+            mapped.replaceAll(each)
+        return mapped
 
 
 def _settings(jvm: Any, conf: Any) -> tuple[tuple[str, str], ...]:

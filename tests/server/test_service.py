@@ -1,8 +1,12 @@
-"""``headrace serve`` as a process: it is ready, stops in order, and survives kill -9."""
+"""``headrace serve`` as a process: a newcomer's quick start, through a stop, a kill -9, and the end of Spark.
+
+Starting one takes long, so all of it is one life with three starts.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +24,10 @@ from headrace.serving.status import read_status
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
+
+README = Path(__file__).parents[2] / "README.md"
+MANY, GROWTH = 2_000_000, 64 * 1024
+"""Rows of a SELECT, of about 80 bytes each; and KiB that the server may grow by while it sends them"""
 
 
 def free_port() -> int:
@@ -40,6 +48,17 @@ class Service:
 
     def connect(self) -> psycopg.Connection:
         return psycopg.connect(f"host=127.0.0.1 port={self.port} user=root dbname=dev", autocommit=True)
+
+    def psql(self, text: str) -> str:
+        """What psql prints if the text is pasted into it."""
+        arguments = ["psql", "-X", "-v", "ON_ERROR_STOP=1", f"host=127.0.0.1 port={self.port} user=root dbname=dev"]
+        done = subprocess.run(arguments, input=text, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return "\n".join(line.rstrip() for line in done.stdout.splitlines())
+
+    def memory(self) -> int:
+        """The most that its process has had, in KiB."""
+        return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())[1])
 
     def get(self, path: str) -> str:
         return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10).read().decode()
@@ -68,9 +87,32 @@ def written_until(service: Service, end: Callable[[], None], *, first: int) -> l
     return acknowledged
 
 
+def quick_start() -> list[str]:
+    """The SQL of the README, and after the first part what it answers."""
+    first, answer, second = re.findall(
+        r"^```(?:sql|text output)\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE
+    )[:3]
+    return [first, "\n".join(line.rstrip() for line in answer.strip("\n").splitlines()), second]
+
+
+def sent(service: Service, rows: int) -> None:
+    query = f"SELECT x, repeat('x', 60) || x FROM generate_series(1, {rows}) s(x)"
+    with service.connect() as connection, connection.cursor() as cursor:
+        total = 0
+        for _ in (
+            cursor.stream(query, size=10_000) if psycopg.capabilities.has_stream_chunked() else cursor.stream(query)
+        ):
+            total += 1
+        assert total == rows
+
+
+@pytest.mark.timeout(600)  # Spark is started three times
 def test_a_life(tmp_path):
     warehouse = tmp_path / "warehouse"
+    first, answer, second = quick_start()
+
     service = Service(warehouse)
+    assert answer in service.psql(first)
     with service.connect() as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
@@ -84,28 +126,37 @@ def test_a_life(tmp_path):
     assert 'headrace_source_up{source="g"} 1' in figures and 'headrace_source_skipped{source="g"} 0' in figures
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
-
-    acknowledged = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGKILL), first=0)
-    service = Service(warehouse)
-    with service.connect() as connection:
-        table = {id for (id,) in connection.execute("SELECT id FROM t")}
-        assert table.issuperset(acknowledged)
-        assert {id for (id,) in connection.execute("SELECT id FROM v")} == table
     idle = service.connect()
-    later = written_until(service, lambda: service.process.send_signal(signal.SIGTERM), first=10_000)
+    stopped = written_until(service, lambda: service.process.send_signal(signal.SIGTERM), first=0)
     assert service.process.wait(timeout=60) == 0
     with pytest.raises(psycopg.OperationalError, match="terminating connection"):
         idle.execute("SELECT 1")
     assert '"message": "stopped: all that was asked for is committed"' in service.process.stderr.read()
     rows = {relation["name"]: relation["rows"] for relation in read_status(str(warehouse))["relations"]}
-    assert rows["t"] == rows["v"] >= len(table) + len(later), "what was acknowledged before the end is there"
+    assert rows["t"] == rows["v"] >= len(stopped), "what was acknowledged before the end is there"
 
+    # the next day
+    service = Service(warehouse)
+    assert answer in service.psql("SELECT * FROM cheap;")
+    shown = service.psql(second)
+    assert "CREATE MATERIALIZED VIEW dear" in shown and re.search(r"equal, 4001 rows at epoch \d+", shown)
+    killed = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGKILL), first=10_000)
 
-def test_when_spark_dies_the_service_ends(tmp_path):
-    """There is nothing it could serve; whatever watches it starts it again."""
-    service = Service(tmp_path / "warehouse")
+    service = Service(warehouse)
+    assert re.search(
+        r"^ *20001 \| gold \| 9999\.00$", service.psql("SELECT * FROM dear WHERE id > 20000;"), re.MULTILINE
+    )
     with service.connect() as connection:
-        connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        table = {id for (id,) in connection.execute("SELECT id FROM t")}
+        assert table.issuperset(stopped) and table.issuperset(killed)
+        assert {id for (id,) in connection.execute("SELECT id FROM v")} == table
+
+    sent(service, MANY // 10)
+    before = service.memory()
+    sent(service, MANY)
+    assert service.memory() - before < GROWTH, "a large result is not held"
+
+    # There is nothing that it could serve without Spark; whatever watches it starts it again.
     (java,) = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text().split()
     os.kill(int(java), signal.SIGKILL)
     assert service.process.wait(timeout=60) == 1

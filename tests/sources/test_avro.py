@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import sys
 from decimal import Decimal
 from typing import Any
 
 import fastavro
 import pytest
 
-from headrace.errors import InvalidDefinition
-from headrace.sources import avro
+from headrace.errors import EnvironmentProblem, InvalidDefinition
+from headrace.sources import avro, kafka
 from headrace.sources.decoding import decode
 from headrace.sources.definition import Definition
 from headrace.types import SqlType, array_of
@@ -43,6 +44,7 @@ FIELDS: dict[str, tuple[Any, SqlType, Any]] = {
     ),
 }
 SCHEMA = {"type": "record", "name": "r0", "fields": [{"name": name, "type": each[0]} for name, each in FIELDS.items()]}
+RECORDS = avro.OneSchema(json.dumps(SCHEMA))
 
 
 def definition(**kinds: SqlType) -> Definition:
@@ -59,7 +61,7 @@ def written() -> bytes:
 
 
 def test_all_kinds_of_values():
-    columns, faults = decode(definition(), [written(), written()])
+    columns, faults = decode(definition(), [written(), written()], RECORDS)
     assert not faults
     assert {name: column.to_pylist() for name, column in columns.items()} == {
         name: [each[2]] * 2 for name, each in FIELDS.items()
@@ -80,12 +82,22 @@ def test_all_kinds_of_values():
     ],
 )
 def test_what_does_not_fit_is_named(value, kinds, reason):
-    _, (fault,) = decode(definition(**kinds), [value])
+    _, (fault,) = decode(definition(**kinds), [value], RECORDS)
     assert fault.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("package", "ask"), [("fastavro", avro.library), ("confluent_kafka", kafka._client)], ids=["avro", "kafka"]
+)
+def test_a_package_that_is_missing_is_named(package, ask, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(EnvironmentProblem, match=package.replace("_", "-")) as problem:
+        ask()
+    assert "pip install" in problem.value.hint
+
+
 def test_a_field_that_the_schema_lacks_is_null():
-    columns, _ = decode(definition(absent=SqlType("integer"), i=SqlType("bigint")), [written()])
+    columns, _ = decode(definition(absent=SqlType("integer"), i=SqlType("bigint")), [written()], RECORDS)
     assert (columns["absent"].to_pylist(), columns["i"].to_pylist()) == ([None], [-5])
 
 

@@ -166,3 +166,22 @@ def test_a_file_where_a_directory_should_be(storage):
     storage.write("m", b"")
     with pytest.raises(StorageError, match="cannot access"):
         storage.write("m/1", b"")
+
+
+def test_a_folder_of_many_files_is_listed_in_few_calls(storage, monkeypatch):
+    sizes = {"a, b": 1, "[c]": 2, "ä ö": 0, "line\nbreak": 3, "true": 4} | {f"f{number:04}": 5 for number in range(300)}
+    storage.make_dirs("many/inner/none")
+    folder = Path(str(storage._local("many")))
+    for name, size in sizes.items():
+        (folder / name).write_bytes(b"x" * size)
+    (folder / "inner" / "deep").write_bytes(b"")
+    calls = []
+    client = storage._jvm._gateway_client
+    send = client.send_command
+    monkeypatch.setattr(client, "send_command", lambda *given, **more: calls.append(given) or send(*given, **more))
+    found = storage.list("many")
+    assert len(calls) < 100, "each call is some 100 microseconds, and there may be 100,000 files"
+    assert {entry.name: entry.size for entry in found} == sizes
+    assert all(abs(entry.mtime - (folder / entry.name).stat().st_mtime) < 1 for entry in found)
+    assert {entry.name for entry in storage.walk("many")} == {f"many/{name}" for name in (*sizes, "inner/deep")}
+    assert storage.list("many/inner/none") == storage.list("absent") == []

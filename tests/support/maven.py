@@ -33,6 +33,17 @@ def jar(coordinates: str, sha256: str, folder: Path) -> Path:
     return _checked(folder / name, sha256)
 
 
+def archive(coordinates: str, folder: Path) -> Path:
+    """What ``group:artifact:version:type:classifier`` is, checked by Maven itself, against the sum beside it."""
+    _, artifact, version, kind, classifier = coordinates.split(":")
+    name = f"{artifact}-{version}-{classifier}.{kind}"
+    given = Path(os.environ.get("HEADRACE_TEST_JARS", "")) / name
+    if not given.is_file():
+        _maven(coordinates, f"{_PLUGIN}:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}")
+        given = folder / name
+    return given
+
+
 def jars(coordinates: Sequence[str], folder: Path, *, without: Sequence[str] = ()) -> list[Path]:
     """The jars ``group:artifact:version`` with all that they need, but what is left out (``group:artifact``). They are
     checked by Maven itself, against the sums beside them."""

@@ -237,7 +237,7 @@ def test_queries_of_clients_can_be_bound(sql):
 def test_types_that_asyncpg_looks_up():
     """Its query is recursive, and so are parts of it; Spark is asked for what it comes to."""
     introspection = pytest.importorskip("asyncpg.introspection")
-    for given, rows in (("CAST('{1007}' AS bigint[])", 2), ("CAST('{25}' AS bigint[])", 0), ("NULL", 0)):
+    for given, rows in (("CAST('{1007}' AS bigint[])", 2), ("CAST('{26}' AS bigint[])", 0), ("NULL", 0)):
         system = resolve(parse_query(introspection.INTRO_LOOKUP_TYPES_13.replace("$1", given)), CONTEXT)
         assert not system.tables
         bound = bind_query(system.query, system.catalog)

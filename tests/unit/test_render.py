@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -49,7 +50,8 @@ def test_simple(value, kind, text):
         ("0E-10", numeric(20, 10), "0.0000000000"),
         ("12.5000000000", numeric(), "12.5"),
         ("100", numeric(), "100"),
-        ("100.0000000000", numeric(38, 10), "100"),
+        ("100.0000000000", numeric(38, 10), "100.0000000000"),
+        ("100.0000000000", replace(numeric(38, 10), free=True), "100"),
         ("0E-10", numeric(), "0"),
         ("-0.0000000000", numeric(), "0"),
         ("1E+3", numeric(), "1000"),

@@ -9,6 +9,8 @@ from headrace.errors import (
     InvalidDefinition,
     InvalidParameterValue,
     SqlSyntaxError,
+    UndefinedColumn,
+    UndefinedType,
     Unsupported,
 )
 from headrace.sql import statements as s
@@ -111,7 +113,7 @@ def test_array_type():
         ("time", Unsupported, "type time"),
         ("timestamp(3)", Unsupported, r"timestamp\(3\)"),
         ("money", Unsupported, "type money"),
-        ("mood", Unsupported, "mood"),
+        ("mood", UndefinedType, "mood"),
         ("tinyint", Unsupported, "tinyint"),
     ],
 )
@@ -124,7 +126,7 @@ def test_types_that_are_refused(text, error, message):
     ("text", "error", "message"),
     [
         ("(a INT, a INT)", DuplicateColumn, 'column "a" specified more than once'),
-        ("(a INT, PRIMARY KEY (z))", InvalidDefinition, 'column "z" named in key does not exist'),
+        ("(a INT, PRIMARY KEY (z))", UndefinedColumn, 'column "z" named in key does not exist'),
         ("(a INT, PRIMARY KEY (a, a))", DuplicateColumn, '"a" appears twice in primary key'),
         ("(a INT PRIMARY KEY, PRIMARY KEY (a))", InvalidDefinition, "multiple primary keys"),
         ("(a INT PRIMARY KEY, b INT PRIMARY KEY)", InvalidDefinition, "multiple primary keys"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
-from headrace.errors import GroupingError, TypeMismatch, Unsupported
+from headrace.errors import GroupingError, TypeMismatch, UndefinedFunction, Unsupported
 from headrace.plan.build import build
 from headrace.sql.bind import bind_expression, bind_query
 from headrace.sql.dialect import parse_expression, parse_query
@@ -104,7 +104,7 @@ def test_generators_of_several_columns_are_one_more_source():
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("SELECT nope(a) FROM t", Unsupported, r"function nope\(\) is not supported"),
+        ("SELECT nope(a) FROM t", UndefinedFunction, r"function nope\(integer\) does not exist"),
         ("SELECT picky(a) FROM t", TypeMismatch, r"function picky\(integer\) does not exist"),
         ("SELECT * FROM pairs(1) WITH ORDINALITY", Unsupported, r"pairs\(\) WITH ORDINALITY"),
         ("SELECT * FROM ROWS FROM (pairs(1)) AS r", Unsupported, r"pairs\(\) in ROWS FROM"),

@@ -6,15 +6,18 @@ import pytest
 from sqlglot import exp
 
 from headrace.errors import (
+    DataError,
     DuplicateColumn,
     HeadraceError,
     SqlSyntaxError,
+    UndefinedColumn,
+    UndefinedParameterNumber,
     UndefinedRelation,
     Unsupported,
 )
 from headrace.sql import statements as s
 from headrace.sql.dialect import print_sql
-from headrace.sql.parse import parse
+from headrace.sql.parse import parse, point_at
 from headrace.types import SqlType
 from tests.support.statements import one
 
@@ -180,7 +183,6 @@ def test_explain_holds_the_statement():
         ("GRANT ALL ON t TO u", "GRANT is not supported"),
         ("SHOW DATABASES", "SHOW DATABASES is not supported yet"),
         ("SET LOCAL a = 1", "SET LOCAL"),
-        ("SELECT $1", "a parameter is not supported"),
         ("SELECT B'101'", "a bit string is not supported"),
         ("WITH a AS (DELETE FROM t) SELECT 1", "DELETE with WITH"),
         ("EXPLAIN (ANALYZE) SELECT 1", "EXPLAIN with options"),
@@ -246,3 +248,33 @@ def test_other_schemas_do_not_exist():
             parse(text)
     with pytest.raises(UndefinedRelation, match='database "prod" does not exist'):
         parse("DROP TABLE prod.public.t")
+
+
+def test_a_parameter_that_nobody_gives():
+    with pytest.raises(UndefinedParameterNumber, match=r"there is no parameter \$2") as caught:
+        parse("SELECT 1; SELECT a + $2")
+    assert (caught.value.sqlstate, caught.value.position) == ("42P02", 22)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "position"),
+    [
+        ("FLUSH; INSERT INTO nope VALUES (1)", UndefinedRelation('relation "nope" does not exist'), 20),
+        ("UPDATE t SET Nope = nope", UndefinedColumn('column "nope" does not exist'), None),
+        (
+            "INSERT INTO t VALUES (1, 'x')",
+            DataError('invalid input syntax for type integer: "x"', sqlstate="22P02"),
+            26,
+        ),
+        (
+            "INSERT INTO t VALUES ('x', 'x')",
+            DataError('invalid input syntax for type integer: "x"', sqlstate="22P02"),
+            None,
+        ),
+        ("SELECT 'x' FROM t", DataError('invalid input syntax for type integer: "x"', sqlstate="22P02"), None),
+    ],
+)
+def test_errors_point_at_what_they_name(text, error, position):
+    """Unless that could be in several places, or be the fault of a row."""
+    point_at(error, parse(text)[-1])
+    assert error.position == position

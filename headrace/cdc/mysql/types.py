@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.cdc.values import column
 from headrace.errors import DataError, InvalidDefinition, Unsupported
-from headrace.types import INTEGERS, SqlType
+from headrace.types import INTEGERS, SqlType, numeric_of
 
 _VARCHAR = SqlType("varchar")
 _UNSIGNED_64 = SqlType("numeric", precision=20, scale=0)
@@ -122,7 +122,7 @@ def natural(kind: SourceType, column: str) -> SqlType:
     if kind.name == "bit":
         return _UNSIGNED_64 if kind.precision > 63 else SqlType("bigint")
     if kind.name == "decimal" and kind.precision <= LARGEST_PRECISION:
-        return SqlType("numeric", precision=kind.precision, scale=kind.scale)
+        return numeric_of(kind.precision, kind.scale)
     if kind.name in _OTHERS:
         return _OTHERS[kind.name]
     raise Unsupported(f'column "{column}" is of type {kind.text}, which has no counterpart', hint=_hint(column, True))

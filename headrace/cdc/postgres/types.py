@@ -11,7 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from headrace.errors import InvalidDefinition, Unsupported
-from headrace.types import INTEGERS, SqlType, array_of
+from headrace.types import INTEGERS, SqlType, array_of, numeric_of
 
 _VARCHAR = SqlType("varchar")
 
@@ -97,7 +97,7 @@ def _numeric(kind: SourceType, column: str) -> SqlType:
         raise Unsupported(
             f'column "{column}" is of type {kind.text}, which does not fit numeric(38,…)', hint=_hint(column)
         )
-    return SqlType("numeric", precision=precision, scale=scale)
+    return numeric_of(precision, scale)
 
 
 def _hint(column: str) -> str:

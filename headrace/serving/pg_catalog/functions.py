@@ -16,9 +16,9 @@ from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
 from headrace.errors import UndefinedParameter, UndefinedRelation
 from headrace.serving.pg_catalog.postgres import index_definition, key_definition
-from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of
+from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of, type_modifier
 from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
-from headrace.serving.wire.oids import PG_TYPES
+from headrace.serving.wire.oids import PG_TYPES, modifier_text
 from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE, SCHEMA, TEMPORARY_SCHEMA
 from headrace.types import quote_sql
@@ -97,7 +97,7 @@ def named_relation(name: exp.Expression, context: Context) -> exp.Expression:
 TYPE_NAMES = (
     {each.oid: each.shown for each in PG_TYPES.values()}
     | {each.array_oid: f"{each.shown}[]" for each in PG_TYPES.values()}
-    | {25: "text", 26: "oid", 19: "name", 705: "unknown", 114: "json"}
+    | {26: "oid", 19: "name", 705: "unknown", 114: "json"}
 )
 
 
@@ -107,10 +107,10 @@ def format_type(arguments: Arguments, context: Context) -> exp.Expression:
     if len(arguments) < 2 or isinstance(arguments[1], exp.Null):
         return plain
     modifiers = {
-        ((column.type.precision << 16) | (column.type.scale or 0)) + 4: f"({column.type.precision},{column.type.scale})"
+        modifier: modifier_text(column.type)
         for relation in context.shown
         for column in relation.columns
-        if column.type.name == "numeric" and column.type.precision is not None
+        if (modifier := type_modifier(column.type)) != -1
     }
     return exp.DPipe(this=plain, expression=lookup(arguments[1], modifiers, text("")), safe=True)
 

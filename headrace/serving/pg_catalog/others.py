@@ -18,7 +18,7 @@ from headrace.serving.pg_catalog.relations import (
     schema_of,
     system_relation,
 )
-from headrace.serving.wire.oids import PG_TYPES
+from headrace.serving.wire.oids import pg_type
 from headrace.sql.names import DATABASE
 from headrace.state.vnode import VNODES
 from headrace.types import SqlType
@@ -27,7 +27,11 @@ _TABLE_TYPES = {TABLE: "BASE TABLE", SOURCE: "BASE TABLE", VIEW: "VIEW", MATERIA
 
 
 def shown_type(kind: SqlType) -> str:
-    return "ARRAY" if kind.name == "array" else PG_TYPES[kind.name].shown
+    return "ARRAY" if kind.name == "array" else pg_type(kind).shown
+
+
+def _length(kind: SqlType) -> int | None:
+    return kind.modifier - 4 if kind.name == "varchar" and kind.modifier not in (None, -1) else None
 
 
 def _tables(context: Context) -> Iterator[tuple]:
@@ -46,12 +50,12 @@ def _columns(context: Context) -> Iterator[tuple]:
             inner = kind
             while inner.name == "array":  # arrays of arrays have no type of their own
                 inner = inner.element
-            pg_name = ("_" if kind.name == "array" else "") + PG_TYPES[inner.name].pg_name
+            pg_name = ("_" if kind.name == "array" else "") + pg_type(inner).pg_name
             generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
             yield (
                 DATABASE, schema_of(relation), relation.name, column.name, number, column.default, nullable,
-                shown_type(kind), None, kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name, "NO",
-                *generated, "YES",
+                shown_type(kind), _length(kind), kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name,
+                "NO", *generated, "YES",
             )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from headrace.serving.pg_catalog.relations import (
     type_modifier,
     type_oid,
 )
-from headrace.serving.wire.oids import PG_TYPES
+from headrace.serving.wire.oids import PG_TYPES, size_of
 from headrace.sql.dialect import RESERVED
 from headrace.sql.indexes import key_text
 from headrace.sql.names import DATABASE
@@ -85,12 +85,9 @@ def attribute_row(
     generated: bool = False,
 ) -> tuple:  # fmt: skip
     return (
-        relation, name, type_oid(kind), -1, PG_TYPES.get(kind.name, _ANY).size, number, 0, -1, type_modifier(kind),
+        relation, name, type_oid(kind), -1, size_of(kind), number, 0, -1, type_modifier(kind),
         required, default, "", "s" if generated else "", False, True, 0, None, None, False, "", None, 0, "p",
     )  # fmt: skip
-
-
-_ANY = PG_TYPES["varchar"]
 
 
 def _defaults(context: Context) -> Iterator[tuple]:
@@ -143,7 +140,7 @@ def _types(context: Context) -> Iterator[tuple]:
         kind = "p" if each.category == "P" else "b"
         yield _type_row(each.oid, each.pg_name, each.size, kind, each.category, 0, each.array_oid)
         yield _type_row(each.array_oid, f"_{each.pg_name}", -1, "b", "A", each.oid, 0)
-    for number, name in ((25, "text"), (26, "oid"), (19, "name"), (705, "unknown"), (114, "json")):
+    for number, name in ((26, "oid"), (19, "name"), (705, "unknown"), (114, "json")):
         yield _type_row(number, name, -1, "b", "S", 0, 0)
 
 

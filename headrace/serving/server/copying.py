@@ -29,6 +29,10 @@ class CopyTooLarge(HeadraceError):
     sqlstate = "54000"
 
 
+class CopyInterrupted(HeadraceError):
+    sqlstate = "08P01"
+
+
 class CopyFailed(HeadraceError):
     sqlstate = "57014"
 
@@ -122,7 +126,10 @@ def _receive(channel: Channel) -> bytes:
         elif isinstance(message, reader.CopyFail):
             raise CopyFailed(f"COPY from stdin failed: {message.reason}")
         elif not isinstance(message, (reader.Flush, reader.Sync)):
-            raise reader.ProtocolViolation("unexpected message during COPY from stdin")
+            # As PostgreSQL: what is wrong, and then that the connection ends, as nobody knows where the data does.
+            kind = f"0x{reader.code_of(message):02X}"
+            channel.send(writer.error(CopyInterrupted(f"unexpected message type {kind} during COPY from stdin")))
+            raise reader.ProtocolViolation("terminating connection because protocol synchronization was lost")
     if crowded:
         raise too_much_held()
     if too_large:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from headrace.catalog import Catalog
-from headrace.errors import DataError, HeadraceError, SqlSyntaxError
+from headrace.errors import DataError, HeadraceError, SqlSyntaxError, UndefinedParameterNumber
 from headrace.serving.pg_catalog.rewrite import object_type
 from headrace.serving.wire.binary import decode
 from headrace.serving.wire.oids import type_of
@@ -38,10 +38,6 @@ MOST = 65_535
 REMEMBERED_TEXT = 2_000
 """Characters of a statement that is remembered: drivers prepare the same ones again and again."""
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
-
-
-class UndefinedParameterNumber(HeadraceError):
-    sqlstate = "42P02"
 
 
 def _code(text: str) -> Iterator[tuple[bool, str]]:

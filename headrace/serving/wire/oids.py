@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.types import DEFAULT_PRECISION, SqlType, array_of
+from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, SqlType, array_of, numeric_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ PG_TYPES = {
     "real": PgType(700, 1021, 4, "float4", "real", "N"),
     "double precision": PgType(701, 1022, 8, "float8", "double precision", "N"),
     "varchar": PgType(1043, 1015, -1, "varchar", "character varying", "S"),
+    "text": PgType(25, 1009, -1, "text", "text", "S"),
     "date": PgType(1082, 1182, 4, "date", "date", "D"),
     "timestamp": PgType(1114, 1115, 8, "timestamp", "timestamp without time zone", "D"),
     "timestamptz": PgType(1184, 1185, 8, "timestamptz", "timestamp with time zone", "D"),
@@ -45,10 +46,15 @@ PG_TYPES = {
 
 # Types that only clients name: what their values are here.
 _OTHER = {
-    18: "varchar", 19: "varchar", 25: "varchar", 26: "bigint", 114: "jsonb", 705: "varchar", 1042: "varchar",
+    18: "varchar", 19: "varchar", 26: "bigint", 114: "jsonb", 705: "varchar", 1042: "varchar",
     2950: "varchar",
 }  # fmt: skip
-_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1009: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb"}
+_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb"}
+
+
+def pg_type(kind: SqlType) -> PgType:
+    """Of a type that is no array. Text is PostgreSQL's text, unless it was declared as varchar."""
+    return PG_TYPES["text" if kind.name == "varchar" and kind.modifier is None else kind.name]
 
 
 def oid_of(kind: SqlType) -> int:
@@ -57,23 +63,42 @@ def oid_of(kind: SqlType) -> int:
         element = kind.element
         while element.name == "array":
             element = element.element
-        return PG_TYPES[element.name].array_oid
-    return PG_TYPES[kind.name].oid
+        return pg_type(element).array_oid
+    return pg_type(kind).oid
 
 
 def size_of(kind: SqlType) -> int:
-    return -1 if kind.name == "array" else PG_TYPES[kind.name].size
+    return -1 if kind.name not in PG_TYPES else PG_TYPES[kind.name].size
 
 
 def typmod_of(kind: SqlType) -> int:
-    if kind.name == "numeric" and kind.precision is not None and kind.precision < DEFAULT_PRECISION:
-        return ((kind.precision << 16) | (kind.scale or 0)) + 4
-    return -1
+    """What was declared of it; -1: nothing."""
+    while kind.name == "array":
+        kind = kind.element
+    return -1 if kind.modifier is None else kind.modifier
+
+
+def _named(name: str) -> SqlType:
+    return (
+        SqlType("varchar", modifier=-1 if name == "varchar" else None) if name in ("text", "varchar") else SqlType(name)
+    )
+
+
+def modifier_text(kind: SqlType) -> str:
+    """What was declared, as it is written behind the type's name.
+
+    >>> modifier_text(numeric_of(10, 2)), modifier_text(SqlType("varchar", modifier=9)), modifier_text(SqlType("date"))
+    ('(10,2)', '(5)', '')
+    """
+    modifier = typmod_of(kind) - 4
+    if modifier < 0:
+        return ""
+    return f"({modifier >> 16},{modifier & 0xFFFF})" if modifier > 0xFFFF else f"({modifier})"
 
 
 _BY_OID = {
-    **{each.oid: SqlType(name) for name, each in PG_TYPES.items() if name != "struct"},
-    **{each.array_oid: array_of(SqlType(name)) for name, each in PG_TYPES.items() if name != "struct"},
+    **{each.oid: _named(name) for name, each in PG_TYPES.items() if name != "struct"},
+    **{each.array_oid: array_of(_named(name)) for name, each in PG_TYPES.items() if name != "struct"},
     **{oid: SqlType(name) for oid, name in _OTHER.items()},
     **{oid: array_of(SqlType(name)) for oid, name in _OTHER_ARRAYS.items()},
 }
@@ -87,10 +112,13 @@ def type_of(oid: int) -> SqlType | None:
 def typed(oid: int, modifier: int) -> SqlType | None:
     """The same, with the digits of a numeric as :func:`typmod_of` says them.
 
-    >>> str(typed(1700, typmod_of(SqlType("numeric", precision=10, scale=2))))
+    >>> str(typed(1700, typmod_of(numeric_of(10, 2))))
     'numeric(10,2)'
     """
     kind = type_of(oid)
-    if kind is not None and kind.name == "numeric" and modifier >= 4:
-        return SqlType("numeric", precision=(modifier - 4) >> 16, scale=(modifier - 4) & 0xFFFF)
+    if kind is not None and kind.name == "numeric":
+        if modifier >= 4:
+            return numeric_of((modifier - 4) >> 16, (modifier - 4) & 0xFFFF)
+        # Its zeros are what the server has decided to print.
+        return SqlType("numeric", precision=DEFAULT_PRECISION, scale=DEFAULT_SCALE)
     return kind

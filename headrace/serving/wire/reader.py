@@ -276,6 +276,14 @@ class _Fields:
             raise ProtocolViolation("invalid message format")
 
 
+_CODES = {"Query": "Q", "Parse": "P", "Bind": "B", "Describe": "D", "Close": "C", "Execute": "E", "Terminate": "X"}
+
+
+def code_of(message: object) -> int:
+    """The letter that a message came with, of those that a client cannot send just anywhere."""
+    return ord(_CODES.get(type(message).__name__, "p"))
+
+
 _READERS = {
     ord("Q"): lambda f: Query(f.text()),
     ord("P"): lambda f: Parse(f.text(), f.text(), f.counted(f.uint32)),

@@ -92,20 +92,32 @@ def test_debezium(db, broker):
     eventually(lambda: rows(db, "SELECT * FROM t") == [(1, "c")])
 
 
-def test_bad_events(db, broker):
+def test_bad_events(db, broker, monkeypatch):
     topic = broker.topic()
     broker.send(topic, [b'{"id": 1}', b"nonsense", b'{"id": 2}'])
     db.sql(table(broker, topic, name="lenient", more=", bad.records = 'skip'"))
     eventually(lambda: rows(db, "SELECT id FROM lenient") == [(1,), (2,)])
+    for by, few in (("tasks", 0), ("driver", event_tables.SMALL_EVENTS)):
+        monkeypatch.setattr(event_tables, "SMALL_EVENTS", few)
+        db.sql(table(broker, topic, name=by, more=", bad.records = 'dead_letter'"))
+        eventually(lambda by=by: rows(db, f"SELECT id FROM {by}") == [(1,), (2,)])
+        ((*place, raw, reason),) = rows(db, f'SELECT partition, "offset", raw, reason FROM {by}_dead_letters')
+        assert (place, raw) == ([0, 1], b"nonsense") and reason.startswith("its content is not JSON")
     db.sql(table(broker, topic, name="strict"))
-    by_name = {}
+    db.sql(table(broker, topic, name="stricter", more=", retention.gaps = 'fail'"))
 
-    def failed() -> bool:
-        by_name.update({each["name"]: each for each in db.engine.sources.status()})
-        return bool(by_name["strict"]["error"])
+    def status(name: str) -> dict:
+        return next(each for each in db.engine.sources.status() if each["name"] == name)
 
-    eventually(failed)
-    assert "offset 1 of partition 0" in by_name["strict"]["error"] and by_name["lenient"]["skipped"] == 1
+    for name in ("strict", "stricter"):
+        eventually(lambda name=name: status(name)["error"])
+        assert "offset 1 of partition 0" in status(name)["error"]
+    assert status("lenient")["skipped"] == 1
+    # What retention removes before it was read is said, with its size; by policy it is an error.
+    broker.remove_before(topic, 0, 2)
+    eventually(lambda: rows(db, "SELECT id FROM strict") == [(2,)])
+    assert (status("strict")["error"], status("strict")["lost"]) == (None, 2)
+    eventually(lambda: "2 offsets of partition 0 (0 to 1) were removed" in status("stricter")["error"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,410 @@
+"""What both servers are asked, and where they are known to answer differently. See test_like_postgres.py."""
+
+from __future__ import annotations
+
+BOOLEANS = """
+true; false; 't'::boolean; 'off'::boolean; NULL::boolean; 1 = 1; 1 <> 1; 'yes'::boolean AND NOT false; NULL AND true
+1 IS NULL; 1 IN (1, 2); 'abc' LIKE 'a%'; 'abc' ~ 'B'; 'abc' ~* 'B'; 1 BETWEEN 0 AND 2; 1 IS DISTINCT FROM NULL
+true::text; false::text; true::int; 0::boolean
+"""
+
+INTEGERS = """
+0; 1; -1; 2147483647; 2147483648; 9223372036854775807; 1::smallint; (-32768)::smallint; 1::bigint; '42'::int
+'-7'::bigint; 7 / 2; -7 / 2; 7 % 3; -7 % 3; 2 + 3; 2 - 3; 2 * 3; 1::smallint + 1::smallint; 1 + 1::bigint; 5 & 3
+5 | 3; 5 # 3; ~5; 1 << 4; abs(-5); sign(-5); mod(7, 3); 2.5::int; 3.5::int; -2.5::int; 2.5::float8::int
+3.5::float8::int; 10::text; 1.7::bigint; length('abc'); ascii('a'); strpos('abc', 'c'); octet_length('ü')
+char_length('ü'); greatest(1, 2); least(1, 2::bigint); coalesce(NULL, 1); nullif(1, 1)
+CASE WHEN true THEN 1 ELSE 2::bigint END; date '2024-03-01' - date '2024-02-01'
+"""
+
+NUMERICS = """
+1.50; 1.0; 0.00; -0.50; 1.50::numeric; '1.50'::numeric; '0.000'::numeric; 1::numeric; 1.5::numeric(10,2)
+1.005::numeric(10,2); '1e3'::numeric; '1.5e-3'::numeric; 1e3; 1.5e-3; 12345678901234567890
+123456789012345678901234567890.12345678; .5; 5.; 007.10; 1.10 + 2; 1.10 + 2.205; 2 - 1.10; 1.10 * 2; 1.10 * 2.205
+1.5 * 1.50 * 1.500; 7.5 % 2; 7.50 % 2; -1.50; +1.50; - (1.50); abs(-1.50); round(1.005, 2); round(2.5); round(-2.5)
+round(1.5, 3); round(1, 2); round(123.456, -1); round(1234.5678, 2); trunc(1.999, 2); trunc(1.9); trunc(-1.9)
+trunc(1.5, 3); ceil(1.2); floor(1.2); ceil(-1.20); ceiling(2.0); sign(-1.50); greatest(1.50, 2); least(1.5, 1.50)
+coalesce(NULL, 1.50); coalesce(1.50, 2); CASE WHEN true THEN 1.5 ELSE 2 END; nullif(1.50, 2); 1.50::text
+(1.10 * 2.20)::text; '1.50'::text::numeric(5,3); 1::numeric(5,2); 1.50::numeric(4,1); 99999.995::numeric(8,2)
+(1.5::numeric(10,2)) * 2; (1.5::numeric(10,2) + 1)::numeric(12,3); 2::numeric(38,2); 1.5::numeric(38,10)
+1.50::int::numeric; true::int::numeric; sum(x) FROM (VALUES (1.10), (2.205)) v(x); sum(x) FROM (VALUES (1), (2)) v(x)
+sum(x) FROM (VALUES (1::bigint)) v(x); max(x) FROM (VALUES (1.10), (2.205)) v(x)
+min(x) FROM (VALUES (1.10::numeric(10,2))) v(x); sum(x::numeric(10,2)) FROM (VALUES (1.1)) v(x)
+sum(x::numeric(35,4)) FROM (VALUES (1.1)) v(x); sum(x * 2) FROM (VALUES (1.10)) v(x)
+round(avg(x), 2) FROM (VALUES (1), (2)) v(x); round(10.0 / 4, 3); round(10 / 3.0, 4); (10 / 4.0)::numeric(10,2)
+extract(year FROM date '2024-02-29'); extract(second FROM timestamp '2024-01-01 00:00:01.5')
+extract(epoch FROM timestamp '2024-01-01 00:00:01.5'); extract(epoch FROM date '2024-01-01')
+extract(milliseconds FROM timestamp '2024-01-01 00:00:01.5'); extract(hour FROM timestamp '2024-01-01 07:00:00')
+extract(microseconds FROM timestamp '2024-01-01 00:00:01.5'); extract(epoch FROM interval '1 day 1.5 seconds')
+x::numeric(10,2) FROM (VALUES (1), (NULL)) v(x); trim_scale(1.500); scale(1.500); min_scale(1.500); power(2, 3)
+to_number('12.30', '99.99'); ARRAY[1.50, 2]; ARRAY[1.5::numeric(10,2)]; ROW(1.50, 2); div(7.5, 2); mod(7.5, 2)
+gcd(12, 8); lcm(4, 6); width_bucket(5.35, 0.024, 10.06, 5)
+"""
+
+FLOATS = """
+1::float8; 0.1::float8; 1.5::real; 'NaN'::float8; 'Infinity'::float8; '-Infinity'::real; 1e15::float8; 1e14::float8
+123456789012345680::float8; 1e-4::float8; 1e-5::float8; 0.1::real; 1e6::real; 123456.7::real; 1234567::real
+1.1::real::float8; 1e100::float8; -0.0::float8; '-0'::float8; 1::float8 / 3; 2::real / 3; sqrt(2::float8); pi()
+exp(1::float8); ln(2::float8); 0.1::float8 + 0.2::float8; 100::float8; 1e22::float8; 3.4e38::real; 1e-45::real
+round(2.5::float8); round(3.5::float8); ceil(1.2::float8); 1.5::float8::text; 1e20::float8::text; 0.1::real::text
+sin(1::float8); 2::float8 ^ 10; 0.1::float8::numeric; 123.456::real::numeric; 1.5::float8::numeric(10,2)
+avg(x) FROM (VALUES (1.5::float8), (2)) v(x); sum(x) FROM (VALUES (1.5::real)) v(x); ARRAY[1.5::float8, 'NaN']
+stddev(x::float8) FROM (VALUES (1), (2)) v(x); corr(x, x) FROM (VALUES (1::float8), (2)) v(x); power(2::float8, 0.5)
+"""
+
+TEXTS = r"""
+'abc'; 'it''s'; E'a\tb'; ''; 'ü€😀'; 'abc'::text; 'abc'::varchar; 'abc'::varchar(2); 'abc'::varchar(10)
+'abc'::character varying(10)::text; NULL; NULL::text; NULL::varchar(5); 'a' || 'b'; 'a' || 1; 'a'::varchar || 'b'
+upper('abc'); lower('ABC'::varchar); initcap('hello world'); substring('abcdef' FROM 2 FOR 3); left('abc', 2)
+right('abc', 2); lpad('7', 3, '0'); rpad('a', 3, '-'); trim('  a '); btrim('xax', 'x'); replace('abc', 'b', 'x')
+split_part('a,b', ',', 2); repeat('ab', 2); reverse('abc'); concat('a', 1, true, NULL, 1.50)
+concat_ws('-', 'a', NULL, 'b'); md5('a'); to_hex(255); coalesce(NULL, 'x'); coalesce('a'::varchar, 'x')
+coalesce('a'::varchar(5), 'b'::varchar(5)); coalesce('a'::varchar(5), 'b'::text); nullif('a', 'b')
+CASE WHEN true THEN 'a' END; CASE WHEN true THEN 'a'::varchar(3) ELSE 'b'::varchar(3) END; greatest('a', 'b'::varchar)
+format('%s-%I-%L', 'a', 'b c', 'd''e'); format('%I', 'select'); format('%I %I %I', 'Table', 'x', 'user')
+quote_ident('a b'); quote_literal('a''b'); quote_ident('order'); max(x) FROM (VALUES ('a'::varchar), ('b')) v(x)
+string_agg(x, ',') FROM (VALUES ('a'), ('b')) v(x); translate('abc', 'ab', 'xy')
+overlay('abcdef' PLACING 'xx' FROM 2 FOR 3); chr(65); starts_with('abc', 'a'); to_char(1234.5, '9,999.99')
+to_char(timestamp '2024-02-29 13:04:05', 'YYYY-MM-DD HH24:MI:SS'); regexp_replace('abc', 'b', 'x')
+encode('\x01ff', 'hex'); pg_typeof('a'::varchar); pg_typeof('a'::text); pg_typeof(1.5)
+x FROM (VALUES ('a'::varchar(5))) v(x); x || 'b' FROM (VALUES ('a'::varchar(5))) v(x)
+ARRAY['a', 'b c', 'd"e', 'NULL', '', NULL]; ARRAY['a'::varchar]; ARRAY['a'::varchar(3)]; string_to_array('a,b', ',')
+array_agg(x) FROM (VALUES ('a'::varchar(5))) v(x); ROW('a', 'b c', NULL, ''); (SELECT 'a'::varchar(7))
+'{a,"b c"}'::text[]; '{a}'::varchar[]; quote_nullable(NULL)
+"""
+
+BINARIES = r"""
+'\x'::bytea; '\xDEADbeef'::bytea; 'abc'::bytea; 'a\\b'::bytea; '\001'::bytea; '\x01'::bytea || '\x02'::bytea
+decode('AQ==', 'base64'); sha256('a'::bytea); ARRAY['\x01'::bytea]; length('\x0102'::bytea)
+encode('\x01'::bytea, 'base64'); substring('\x010203'::bytea FROM 2 FOR 1); get_byte('\x0102'::bytea, 1)
+md5('\x01'::bytea)
+"""
+
+TIMES = """
+date '2024-02-29'; '2024-02-29'::date; date '0001-01-01'; date '9999-12-31'; date '2024-01-31' + 1
+date '2024-01-01' - 1; timestamp '2024-02-29 12:34:56'; timestamp '2024-02-29 12:34:56.789'
+timestamp '2024-02-29 12:34:56.123456'; timestamp '2024-02-29'; '2024-02-29T01:02:03'::timestamp
+timestamp '2024-02-29 12:34:56.100'; timestamptz '2024-02-29 12:34:56+00'; timestamptz '2024-02-29 12:34:56+02'
+timestamptz '2024-02-29 12:34:56.5 UTC'; timestamptz '2024-02-29 12:34:56-03:30'; timestamp '2024-02-29 12:00'::date
+date '2024-02-29'::timestamp; timestamp '2024-02-29 12:00'::timestamptz; timestamptz '2024-02-29 12:00+00'::timestamp
+date '2024-02-29'::timestamptz; timestamp '2024-02-29 12:00'::text; timestamptz '2024-02-29 12:00+00'::text
+date '2024-02-29'::text; date_trunc('month', timestamp '2024-02-29 12:34')
+date_trunc('day', timestamptz '2024-02-29 12:34+00'); date_trunc('hour', date '2024-02-29')
+timestamp '2024-02-29' + interval '1 month'; timestamp '2024-01-31' + interval '1 month 1 day'
+date '2024-01-31' + interval '1 day'; timestamptz '2024-02-29 00:00+00' - interval '1 hour'; to_timestamp(0)
+to_timestamp(1.5); make_date(2024, 2, 29); make_timestamp(2024, 2, 29, 1, 2, 3.5); to_date('29.02.2024', 'DD.MM.YYYY')
+timestamp '2024-02-29 12:00' AT TIME ZONE 'UTC'; timestamptz '2024-02-29 12:00+00' AT TIME ZONE 'Europe/Berlin'
+timestamp '2024-07-01 12:00' AT TIME ZONE 'America/New_York'; date_part('year', date '2024-02-29')
+ARRAY[date '2024-02-29', NULL]
+ARRAY[timestamp '2024-02-29 12:00']; ARRAY[timestamptz '2024-02-29 12:00+00']
+ROW(date '2024-02-29', timestamp '2024-02-29 12:00'); greatest(date '2024-01-01', date '2024-02-01')
+timestamp(6) '2024-02-29 12:34:56.123456'; max(x) FROM (VALUES (date '2024-01-01')) v(x); timestamp 'epoch'
+date_bin('15 minutes', timestamp '2024-02-29 12:34', timestamp '2024-01-01'); to_char(date '2024-02-29', 'Day')
+"""
+
+INTERVALS = """
+interval '1 day'; interval '1 day 2 hours'; interval '30 days'; interval '90 minutes'; interval '1.5 seconds'
+interval '0'; interval '-1 day'; interval '-2 hours'; interval '-1 day -2 hours'; interval '23:59:59.999999'
+interval '2 weeks'; interval '1 day' + interval '1 hour'; interval '1 hour' * 3; interval '1 hour' / 2
+timestamp '2024-03-01' - timestamp '2024-02-01'; timestamp '2024-03-01 12:00' - timestamp '2024-02-29 13:30'
+timestamp '2024-02-01' - timestamp '2024-03-01 01:00'; interval 'PT1H30M'; interval '1 day'::text; - interval '1 hour'
+interval '1' day; interval '5' minute; ARRAY[interval '1 day', NULL]; justify_hours(interval '26 hours')
+make_interval(days => 1, hours => 2); interval '100 days 00:00:01'; interval '@ 1 day ago'
+extract(day FROM interval '1 day 2 hours'); date_trunc('hour', interval '1 day 02:30')
+sum(x) FROM (VALUES (interval '1 hour'), (interval '2 hours')) v(x)
+avg(x) FROM (VALUES (interval '1 hour'), (interval '2 hours')) v(x); interval '1 day' > interval '23 hours'
+interval '1 day 1 second'::text; to_char(interval '1 day 2 hours', 'DD HH24')
+"""
+
+JSONS = r"""
+'{"b": 1, "a": [1, null]}'::jsonb; '"a"'::jsonb; 'null'::jsonb; '[]'::jsonb; '{}'::jsonb; '1'::jsonb; '-1'::jsonb
+'1.5'::jsonb; 'true'::jsonb; '{"a": {"b": "c"}}'::jsonb -> 'a'; '{"a": 1}'::jsonb ->> 'a'
+'{"aa": 1, "b": 2, "a": 1}'::jsonb; '{"a": 1, "a": 2}'::jsonb; '"\u00fc\n"'::jsonb; '"a\"b\\c"'::jsonb
+'[1, "x", true, null, {"k": []}]'::jsonb; '12345678901234567890'::jsonb; '1e2'::jsonb; '1.25e-2'::jsonb; '0.5'::jsonb
+to_jsonb(1); to_jsonb('a'::text); to_jsonb(true); to_jsonb(ARRAY[1, NULL]); to_jsonb(1.5); to_jsonb(date '2024-02-29')
+to_jsonb(timestamp '2024-02-29 12:34:56'); to_jsonb(0.1::float8); to_jsonb(1e20::float8)
+jsonb_build_object('a', 1, 'b', 'x'); jsonb_build_array(1, 'a', NULL, true); '{"a": [1, 2]}'::jsonb #> '{a,0}'
+'{"a": [1, 2]}'::jsonb #>> '{a,1}'; '{"a": 1}'::jsonb || '{"b": 2}'::jsonb; '{"a": 1}'::jsonb - 'a'
+'{"a": 1}'::jsonb @> '{}'; '{"a": 1}'::jsonb ? 'a'; jsonb_typeof('1'); ('{"a": 1.5}'::jsonb ->> 'a')::numeric
+('{"a": 1}'::jsonb -> 'a')::int; '{"a": 1}'::jsonb::text; jsonb_pretty('{"a": [1]}'::jsonb)
+jsonb_agg(x) FROM (VALUES (1), (2)) v(x); jsonb_object_agg(x, x) FROM (VALUES ('a')) v(x); ARRAY['{"a": 1}'::jsonb]
+jsonb_set('{"a": 1}'::jsonb, '{a}', '2'); '"<>&/"'::jsonb; '{"ü": 1}'::jsonb; jsonb_array_length('[1, 2]')
+' [ 1 , 2 ] '::jsonb
+"""
+
+ARRAYS = """
+ARRAY[1, 2, NULL]; '{}'::int[]; '{1,2}'::int[]; ARRAY[[1, 2], [3, 4]]; ARRAY[1, 2::bigint]; ARRAY[true, false]
+'{t,f}'::boolean[]; ARRAY[1, 2] || 3; ARRAY[1] || ARRAY[2]; 0 || ARRAY[1]; array_append(ARRAY[1], 2)
+(ARRAY[1, 2, 3])[2]; (ARRAY[1, 2, 3])[2:3]; (ARRAY[1])[5]; array_length(ARRAY[1, 2], 1); cardinality(ARRAY[1, 2])
+ARRAY[1, 2]::text[]; ARRAY['1']::int[]; array_to_string(ARRAY[1, NULL, 3], ',', '*'); 1 = ANY(ARRAY[1, 2])
+array_position(ARRAY['a', 'b'], 'b'); array_remove(ARRAY[1, 2, 1], 1); ARRAY[]::text[]; NULL::int[]
+array_agg(x ORDER BY x) FROM (VALUES (2), (1)) v(x); ARRAY[1, 2]::text; ARRAY['{', ',', ' ']; ARRAY[1] @> ARRAY[1]
+ARRAY[1::smallint]; ARRAY[1.5::real]; ROW(1, 'a', NULL); ROW(); ROW(1); ROW(true, 1.50, date '2024-02-29')
+ROW('a"b', 'c\\d', '(x)'); ROW(ARRAY[1, 2], ROW(1, 2))
+"""
+
+AGGREGATES = """
+count(*) FROM (VALUES (1), (2)) v(x); sum(x) FROM (VALUES (1::smallint)) v(x); sum(x) FROM (VALUES (1)) v(x)
+bool_and(x) FROM (VALUES (true), (false)) v(x); row_number() OVER () FROM (VALUES (1)) v(x)
+bit_and(x) FROM (VALUES (7), (3)) v(x); rank() OVER (ORDER BY x) FROM (VALUES (1)) v(x)
+lag(x) OVER (ORDER BY x) FROM (VALUES (1.50)) v(x)
+first_value(x) OVER (ORDER BY x) FROM (VALUES ('a'::varchar(4))) v(x)
+percent_rank() OVER (ORDER BY x) FROM (VALUES (1)) v(x); ntile(2) OVER (ORDER BY x) FROM (VALUES (1)) v(x)
+count(DISTINCT x) FROM (VALUES (1), (1)) v(x); mode() WITHIN GROUP (ORDER BY x) FROM (VALUES (1)) v(x)
+percentile_cont(0.5) WITHIN GROUP (ORDER BY x::float8) FROM (VALUES (1), (2)) v(x)
+"""
+
+DECLARED = """
+b boolean, s smallint, i integer, l bigint, n numeric, n2 numeric(10,2), n0 numeric(5), n38 numeric(38,4),
+r real, d double precision, t text, v varchar, v5 varchar(5), x bytea, dt date, ts timestamp, tz timestamptz,
+iv interval, j jsonb, ai integer[], an numeric(10,2)[], at text[], av varchar(5)[], ats timestamp[]
+"""
+
+ROWS = [
+    r"""true, 1, 2, 3, 1.25, 1.5, 7, 1.5, 1.5, 0.1, 'a b', 'v', 'v5', '\x00ff', '2024-02-29', '2024-02-29 12:34:56.789',
+    '2024-02-29 12:34:56+02', '1 day 2 hours', '{"b": [1, null], "a": "x"}', '{1,NULL}', '{1.5,2}', '{a,"b c",NULL}',
+    '{a}', '{"2024-02-29 12:00:00"}'""",
+    r"""false, -32768, -2147483648, -9223372036854775808, -0.5, -0.05, 0, -12345678901234567890.1234, 'NaN',
+    '-Infinity',
+    '', 'ü', '', '\x', '0001-01-01', '9999-12-31 23:59:59.999999', '1970-01-01 00:00:00+00', '-90 minutes', '"\u00fc"',
+    '{}', '{}', '{}', '{}', '{}'""",
+    ", ".join(["NULL"] * 24),
+]
+
+OF_COLUMNS = """
+n2 + 1; n2 * 2; n2 * n2; n2 - n0; n38 + 1; n38 * 1.5; sum(n2); sum(n38); sum(l); sum(i); max(n2); max(v5); min(v)
+round(n2, 1); round(n38, 2); coalesce(n2, 0.00); coalesce(v5, 'x'); v || t; v5 || 'x'; t; v5; v5::text; v5::varchar
+v::varchar(2); n2::numeric(12,3); n2::text; abs(n2); - n2; n2::int; n2::numeric; nullif(n2, 0)
+CASE WHEN b THEN n2 END; greatest(n2, n2); array_agg(n2 ORDER BY i)
+array_agg(v5 ORDER BY i); upper(v); lower(v5); left(v5, 1); (ai)[1]; (an)[1]; (av)[1]; an || an; at || 'x'::text
+sum(iv); ts::date; ts - ts; tz - tz; dt - dt; j -> 'b'; j ->> 'a'; count(n2); string_agg(v5, ',' ORDER BY i); min(dt)
+max(tz); first_value(v5) OVER (ORDER BY i); lag(n2) OVER (ORDER BY i); sum(n2) OVER (ORDER BY i); row(n2, v5)
+n2 IS NULL
+"""
+
+DIFFERENT = {
+    # Spark's decimals have one scale for a column, and no more than 38 digits.
+    "greatest(1.50, 2)": "2.00",
+    "least(1.5, 1.50)": "1.50",
+    "ARRAY[1.50, 2]": "{1.50,2.00}",
+    "to_number('12.30', '99.99')": "12.3",
+    # Java's functions, not C's: the last digit may be another.
+    "exp(1::float8)": "2.7182818284590455",
+    # Types that there are not: a regtype, an interval of days only, a timestamp whose digits were declared.
+    "pg_typeof('a'::varchar)": (25, -1, "character varying"),
+    "pg_typeof('a'::text)": (25, -1, "text"),
+    "pg_typeof(1.5)": (25, -1, "numeric"),
+    "timestamp(6) '2024-02-29 12:34:56.123456'": (1114, -1, "2024-02-29 12:34:56.123456"),
+    "interval '1' day": (1186, -1, "1 day"),
+    "interval '5' minute": (1186, -1, "00:05:00"),
+}
+"""What Headrace answers instead of what PostgreSQL does: a text, or number and modifier of the type, too. docs/sql.md
+and docs/server.md say why."""
+
+EXPRESSIONS = {
+    name: [each.strip() for line in text.strip().splitlines() for each in line.split(";") if each.strip()]
+    for name, text in {
+        "booleans": BOOLEANS, "integers": INTEGERS, "numerics": NUMERICS, "floats": FLOATS, "texts": TEXTS,
+        "binaries": BINARIES, "times": TIMES, "intervals": INTERVALS, "jsons": JSONS, "arrays": ARRAYS,
+        "aggregates": AGGREGATES,
+    }.items()
+}  # fmt: skip
+
+KNOWN = {
+    "1.0 / 3": "0.333333333333333333",
+    "10.0 / 4": "2.5",
+    "avg(x) FROM (VALUES (1), (2)) v(x)": "1.5",
+    "sqrt(2.0)": "1.4142135623730951",
+    "interval '26 hours'": "1 day 02:00:00",
+    "interval '-1 day 2 hours'": "-22:00:00",
+    "'1.50'::jsonb": "1.5",
+    """'{"aa": 1, "b": 2}'::jsonb::text""": '{"aa": 1, "b": 2}',
+    """'{"a": {"b": 1}}'::jsonb ->> 'a'""": '{"b":1}',
+    "x FROM (VALUES (1), (2.50)) v(x)": "1.00",
+    "coalesce(NULL::numeric(10,2), 0)": "0.00",
+}
+"""Values that differ, as the SQL reference lists them: the query, and what Headrace prints."""
+
+REFUSED = {
+    "age(timestamp '2024-03-01', timestamp '2024-02-28')": "0A000",
+    "interval '1 month'": "0A000",
+    "time '12:34'": "0A000",
+    "'a'::char(3)": "0A000",
+    "gen_random_uuid()::uuid": "0A000",
+    "'NaN'::numeric": "0A000",
+    "timestamp 'infinity'": "22007",
+    "date '0044-03-15 BC'": "22007",
+    "123456789012345678901234567890123456789.5": "0A000",
+}
+"""What PostgreSQL answers and Headrace refuses: the query, and the SQLSTATE."""
+
+SAME_ERRORS = r"""
+SELECT foo(1)
+SELECT 1, foo('x', a) FROM et
+SELECT * FROM foo(1)
+SELECT $1
+SELECT a FROM et WHERE k = $1
+INSERT INTO et VALUES ($1)
+SELECT a FROM et ORDER BY 2
+SELECT a FROM et ORDER BY 0
+SELECT a FROM et GROUP BY 3
+SELECT a FROM et ORDER BY 'x'
+SELECT DISTINCT a FROM et ORDER BY v
+SELECT DISTINCT ON (v) a FROM et ORDER BY a
+SELECT 1 UNION SELECT 2 ORDER BY 3
+SELECT 1 AS a UNION SELECT 2 ORDER BY a + 1
+SELECT a FROM et LIMIT -1
+SELECT a FROM et OFFSET -1
+SELECT a FROM et LIMIT a
+SELECT sqrt(-1)
+SELECT sqrt(a - 2) FROM et
+SELECT ln(0)
+SELECT ln(-1)
+SELECT ln(a - 1) FROM et
+SELECT log(0)
+SELECT 1 / 0
+SELECT a / 0 FROM et
+SELECT 1.0 / 0
+SELECT 1::float8 / 0
+SELECT 1 % 0
+SELECT mod(1, 0)
+SELECT acos(2)
+SELECT 2147483647 + 1
+SELECT 9223372036854775807 + 1
+SELECT 32767::smallint + 1::smallint
+SELECT 100000::smallint
+SELECT 1e10::int
+SELECT '99999999999'::int
+SELECT 'x'::int
+SELECT 'x'::numeric
+SELECT 'x'::boolean
+SELECT 'x'::date
+SELECT '2024-13-01'::date
+SELECT '2024-02-30'::timestamp
+SELECT 'x'::interval
+SELECT 'x'::jsonb
+SELECT 'x'::bytea, '\xZZ'::bytea
+SELECT '1.5'::int
+SELECT v::int FROM et
+SELECT v::date FROM et
+SELECT v::numeric FROM et
+SELECT 123456.789::numeric(5,2)
+SELECT '{1,2'::int[]
+SELECT 1 + 'x'
+SELECT 1 + true
+SELECT a + v FROM et
+SELECT a = v FROM et
+SELECT a || a FROM et
+SELECT NOT a FROM et
+SELECT a FROM et WHERE a
+SELECT CASE WHEN a THEN 1 END FROM et
+SELECT CASE WHEN true THEN 1 ELSE v END FROM et
+SELECT 1, 2 UNION SELECT 1
+SELECT nope FROM et
+SELECT et.nope FROM et
+SELECT x.a FROM et
+SELECT a FROM nope
+SELECT a FROM public.nope
+SELECT a FROM other.et
+SELECT a FROM et x JOIN et y ON true
+SELECT a, count(*) FROM et
+SELECT count(*) FROM et WHERE count(*) > 1
+SELECT sum(count(*)) FROM et
+SELECT a FROM et HAVING a > 1
+SELECT sum(v) FROM et
+SELECT abs('x'::text)
+SELECT length(1)
+SELECT upper(1)
+SELECT rank()
+SELECT rank() OVER (ORDER BY nope) FROM et
+SELECT (SELECT generate_series(1, 2))
+SELECT * FORM et
+SELECT 1 +
+SELEC 1
+SELECT 'abc
+SELECT (1
+SELECT 1)
+INSERT INTO et (k, nope) VALUES (1, 2)
+INSERT INTO et VALUES (2, 'x')
+INSERT INTO et (k, nn) VALUES (2, NULL)
+INSERT INTO et (k) VALUES (NULL)
+INSERT INTO et (k, n) VALUES (2, 12345)
+INSERT INTO nope VALUES (1)
+UPDATE et SET nope = 1
+UPDATE et SET a = 1, a = 2
+UPDATE et SET a = 'x'
+UPDATE et SET nn = NULL
+UPDATE nope SET a = 1
+DELETE FROM nope
+DELETE FROM et WHERE nope = 1
+CREATE TABLE et (a int)
+CREATE TABLE e2 (a int, a int)
+CREATE TABLE e2 (a int DEFAULT 'x')
+DROP VIEW et
+CREATE MATERIALIZED VIEW et AS SELECT 1
+CREATE VIEW e3 AS SELECT nope FROM et
+SELECT a COLLATE "nowhere" FROM et
+SELECT v COLLATE "nowhere" FROM et
+SELECT '{"a"'::jsonb
+SELECT jsonb_array_length('{}')
+SELECT ('{"a": "x"}'::jsonb ->> 'a')::int
+SELECT ARRAY[1, 'x']
+SELECT (ARRAY[1])['x']
+SELECT chr(-1)
+SELECT format('%I', NULL)
+SELECT get_byte('\x01'::bytea, 5)
+SELECT generate_series(1, 2, 0)
+SELECT string_agg(v) FROM et
+EXPLAIN SELECT nope FROM et
+WITH c AS (SELECT 1) SELECT nope FROM c
+WITH c AS (SELECT 1), c AS (SELECT 2) SELECT 1
+SELECT 1 AS x, x + 1
+SELECT to_date('x', 'YYYY')
+SELECT interval '1 fortnight'
+SELECT substring('abc' FROM 1 FOR -1)
+SELECT timestamp '2024-01-01' + 1
+SELECT date '2024-01-01' + date '2024-01-01'
+SELECT interval '1 day' + 1
+SELECT make_date(2024, 13, 1)
+SELECT to_number('x', '9')
+SELECT true + 1
+SELECT sum(true)
+SELECT nope::int
+"""
+"""Statements, one in a line, that both refuse with the same SQLSTATE and position. ``et`` has one row."""
+
+SAME_CODES = r"""
+SELECT a FROM et LIMIT 'x'
+SELECT - v FROM et
+SELECT coalesce(a, v) FROM et
+SELECT 1 UNION SELECT true
+SELECT substring(1 FROM 2)
+SELECT (SELECT a, k FROM et)
+SELECT a FROM et WHERE a IN (SELECT a, k FROM et)
+SELECT * FROM et, et
+SELECT * FROM (SELECT 1)
+INSERT INTO et VALUES (1, 2, 3, 4, 5, 6, 7)
+INSERT INTO et (k, k) VALUES (1, 2)
+INSERT INTO et (k, a) VALUES (1)
+INSERT INTO et (k, d) VALUES (2, 5)
+INSERT INTO et (k, a) VALUES (2, '2024-01-01'::date)
+CREATE TABLE e2 (a nope)
+CREATE TABLE e2 (a int PRIMARY KEY, b int PRIMARY KEY)
+DROP TABLE nope
+CREATE INDEX i ON et (nope)
+CREATE INDEX i ON nope (a)
+SELECT extract(nope FROM d) FROM et
+SELECT date_trunc('nope', d) FROM et
+SELECT timestamp '2024-01-01' AT TIME ZONE 'Nowhere/Land'
+SELECT ARRAY[1, true]
+SELECT format('%s')
+SELECT lag(v, 'x') OVER (ORDER BY k) FROM et
+TRUNCATE nope
+VALUES (1), (1, 2)
+VALUES (1), ('x')
+SELECT regexp_replace('a', '(', 'b')
+SELECT 'a' ~ '('
+SELECT 'a' LIKE 'a' ESCAPE 'xx'
+SELECT 1::nope
+"""
+"""The same, where positions differ: mostly because PostgreSQL finds out only when it runs the query, and has none."""

@@ -1,0 +1,159 @@
+"""Values as PostgreSQL prints and sends them: the same statements to it and to a server of Headrace."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.pq import DiagnosticField, ExecStatus
+
+from tests.server import like_postgres as cases
+from tests.support.postgres import PASSWORD, Postgres, binaries
+
+TEXT, BINARY = 0, 1
+AT_ONCE = 60
+"""Expressions of one SELECT."""
+
+pytestmark = [
+    pytest.mark.xdist_group("like_postgres"),
+    pytest.mark.skipif(binaries() is None, reason="PostgreSQL is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[psycopg.Connection]:
+    server = Postgres(timezone="UTC", bytea_output="hex")
+    server.start()
+    dsn = f"host=127.0.0.1 port={server.port} user=postgres dbname=postgres"
+    with psycopg.connect(dsn, password=PASSWORD, autocommit=True) as connection:
+        yield connection
+    server.stop()
+
+
+def ask(connection: psycopg.Connection, sql: str, form: int = TEXT) -> list[tuple]:
+    """Number and modifier of the type, and the values, of each column."""
+    result = connection.pgconn.exec_params(sql.encode(), None, result_format=form)
+    assert result.status == ExecStatus.TUPLES_OK, f"{sql}: {result.error_message}"
+    return [
+        (result.ftype(at), result.fmod(at), [result.get_value(row, at) for row in range(result.ntuples)])
+        for at in range(result.nfields)
+    ]
+
+
+def statements(expressions: list[str], source: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Many expressions in each, but for those with a FROM or an aggregate of their own."""
+    plain = [each for each in expressions if " FROM (" not in each]
+    for start in range(0, len(plain), AT_ONCE):
+        part = plain[start : start + AT_ONCE]
+        yield f"SELECT {', '.join(part)}{source}", part
+    for each in expressions:
+        if " FROM (" in each:
+            yield f"SELECT {each}", [each]
+
+
+def shown(column: tuple) -> tuple:
+    return column[0], column[1], None if column[2][0] is None else column[2][0].decode()
+
+
+@pytest.mark.parametrize("kind", cases.EXPRESSIONS)
+def test_expressions(kind, postgres, connect):
+    connection = connect()
+    wrong = []
+    for sql, expressions in statements(cases.EXPRESSIONS[kind]):
+        texts = [ask(each, sql) for each in (postgres, connection)]
+        data = [ask(each, sql, BINARY) for each in (postgres, connection)]
+        for expression, *answers in zip(expressions, *texts, *data, strict=True):
+            theirs, ours, their_data, our_data = answers
+            known = cases.DIFFERENT.get(expression)
+            if known is not None:
+                expected = known if isinstance(known, tuple) else (*shown(theirs)[:2], known)
+                assert shown(theirs) != expected, f"{expression} no longer differs"
+                if shown(ours) != expected:
+                    wrong.append(f"{expression}: {shown(ours)}, not {expected}")
+            elif theirs != ours:
+                wrong.append(f"{expression}: {shown(ours)}, PostgreSQL {shown(theirs)}")
+            elif their_data != our_data and "ROW(" not in expression:  # whose constants are unknown there, text here
+                wrong.append(f"{expression} in binary: {our_data}, PostgreSQL {their_data}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_columns(postgres, connect, table):
+    connection = connect()
+    for each in (postgres, connection):
+        each.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, {cases.DECLARED})")
+        rows = ", ".join(f"({number}, {row})" for number, row in enumerate(cases.ROWS))
+        each.execute(f"INSERT INTO {table} VALUES {rows}")
+        each.execute(f"CREATE MATERIALIZED VIEW {table}_v AS SELECT * FROM {table}")
+    expressions = [each.strip() for each in cases.OF_COLUMNS.replace("\n", ";").split(";") if each.strip()]
+    aggregates = [
+        each for each in expressions if each.startswith(("sum(", "max(", "min(", "array_agg", "count", "string_"))
+    ]
+    windows = [each for each in expressions if " OVER " in each]
+    queries = [f"SELECT * FROM {each} ORDER BY id" for each in (table, f"{table}_v")]
+    queries.append(f"SELECT {', '.join(each for each in aggregates if each not in windows)} FROM {table}")
+    rest = [each for each in expressions if each not in aggregates and each not in windows]
+    queries.append(f"SELECT id, {', '.join(rest + windows)} FROM {table} ORDER BY id")
+    wrong = []
+    for sql in queries:
+        names = [column.name for column in postgres.execute(sql).description]
+        for form in (TEXT, BINARY):
+            answers = zip(names, ask(postgres, sql, form), ask(connection, sql, form), strict=True)
+            wrong += [f"{name}: {ours}, PostgreSQL {theirs}" for name, theirs, ours in answers if theirs != ours]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_differs(postgres, connect):
+    """What the SQL reference lists. PostgreSQL is asked, too, so that the list does not outlive its reasons."""
+    connection = connect()
+    for expression, expected in cases.KNOWN.items():
+        theirs, ours = (shown(ask(each, f"SELECT {expression}")[0])[2] for each in (postgres, connection))
+        assert (ours, theirs != ours) == (expected, True), f"{expression}: {ours}, PostgreSQL {theirs}"
+
+
+def test_what_is_refused(postgres, connect):
+    connection = connect()
+    for expression, code in cases.REFUSED.items():
+        ask(postgres, f"SELECT {expression}")
+        result = connection.pgconn.exec_(f"SELECT {expression}".encode())
+        assert result.error_field(DiagnosticField.SQLSTATE) == code.encode(), f"{expression}: {result.error_message}"
+
+
+def test_errors(postgres, connect):
+    connection = connect()
+    for each in (postgres, connection):
+        each.execute(
+            "CREATE TABLE et (k int PRIMARY KEY, a int, v varchar, n numeric(5,2), d date, nn int NOT NULL DEFAULT 1)"
+        )
+        each.execute("INSERT INTO et VALUES (1, 1, 'x', 1.5, '2024-01-01')")
+
+    def told(connection: psycopg.Connection, sql: str) -> tuple:
+        result = connection.pgconn.exec_(sql.encode())
+        fields = (DiagnosticField.SQLSTATE, DiagnosticField.STATEMENT_POSITION)
+        return tuple(map(result.error_field, fields)) if result.status == ExecStatus.FATAL_ERROR else ("none",)
+
+    same, codes = (text.strip().splitlines() for text in (cases.SAME_ERRORS, cases.SAME_CODES))
+    answers = [(sql, told(postgres, sql), told(connection, sql)) for sql in same + codes]
+    wrong = [each for each in answers[: len(same)] if each[1] != each[2]]
+    wrong += [each for each in answers[len(same) :] if each[1][0] != each[2][0] or each[1] == each[2]]
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_query_during_copy(connect, table):
+    """Both say what is wrong, and then that they cannot know where the data ends."""
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (a int)")
+    assert connection.pgconn.exec_(f"COPY {table} FROM STDIN".encode()).status == ExecStatus.COPY_IN
+    query = b"SELECT 1\0"
+    with socket.socket(fileno=os.dup(connection.pgconn.socket)) as wire:
+        wire.settimeout(30)
+        wire.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query)
+        said = b""
+        while data := wire.recv(65536):
+            said += data
+    error, fatal = said.index(b"SERROR"), said.index(b"SFATAL")
+    assert b"C08P01\0Munexpected message type 0x51 during COPY from stdin\0" in said[error:fatal]
+    assert b"C08P01\0Mterminating connection because protocol synchronization was lost\0" in said[fatal:]
