@@ -115,6 +115,10 @@ class Operator:
     """… if that time is not the clock's: the relation whose watermark it is."""
     as_of_now: tuple[int, ...] = ()
     """Inputs whose rows are looked up when a key is touched, and whose changes touch none: those of temporal joins."""
+    linear: tuple[int, ...] = ()
+    """Inputs of which each row gives rows of its own: a change is mapped, with what the others hold of its key."""
+    passing: bool = False
+    """Whether its rows are not stored: who reads it needs its changes alone, and all inputs are linear."""
 
     @property
     def recomputes(self) -> bool:
@@ -132,6 +136,8 @@ class Operator:
             "clock": list(self.clock or ()),
             "watermark": self.watermark,
             "as_of_now": list(self.as_of_now),
+            "linear": list(self.linear),
+            "passing": self.passing,
         }
         return data | {name: value for name, value in more.items() if value}
 
@@ -148,6 +154,8 @@ class Operator:
             clock=tuple(data["clock"]) if "clock" in data else None,
             watermark=data.get("watermark"),
             as_of_now=tuple(data.get("as_of_now", ())),
+            linear=tuple(data.get("linear", ())),
+            passing=data.get("passing", False),
         )
 
 
@@ -299,6 +307,15 @@ class Catalog:
         """The stored relations that a view's rows are computed from, plain views between them left out."""
         ids = relation.reads or relation.depends_on
         return [id for id in ids if id in self.relations and self.relations[id].stored]
+
+    def stored_inputs(self, ids: Iterable[int]) -> list[int]:
+        """These relations, and in place of those that only pass changes on what they read."""
+        found: dict[int, None] = {}
+        for id in ids:
+            relation = self.relations[id]
+            passing = relation.operator is not None and relation.operator.passing
+            found |= dict.fromkeys(self.stored_inputs(relation.reads) if passing else [id])
+        return list(found)
 
     def owner(self, relation: Relation) -> Relation:
         """The view that an internal table was made for, or another that uses it, too."""

@@ -129,7 +129,7 @@ class Builds:
     def paths(self) -> Iterator[str]:
         """Files that must stay."""
         for each in list(self.running):
-            for id in each.inputs:
+            for id in each.state.catalog.stored_inputs(each.inputs):
                 yield from (file.path for run in each.state.runs.get(id, ()) for file in run.files)
             if each.future.done() and each.future.exception() is None:
                 yield from (file.path for file in each.future.result())
@@ -141,14 +141,14 @@ def builds_in(landings: Sequence[Build | object]) -> list[Build]:
 
 def next_part(relation: Relation, state: Manifest, built: int) -> range:
     """The vnodes to compute after those that are there already."""
-    if not _in_parts(relation, state.catalog):
+    if relation.operator.passing or not in_parts(relation, state.catalog):
         return range(VNODES)
     rows = sum(run.rows for id in relation.reads for run in state.runs.get(id, ()))
     parts = max(1, min(MOST_PARTS, -(-rows // PART_ROWS)))
     return range(built, min(VNODES, built - (-VNODES // parts)))
 
 
-def _in_parts(relation: Relation, catalog: Catalog) -> bool:
+def in_parts(relation: Relation, catalog: Catalog) -> bool:
     """Whether the rows of its vnodes follow from its inputs' rows of the same vnodes."""
     operator = relation.operator
     assert operator is not None

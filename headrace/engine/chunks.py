@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from headrace.backfill.filters import bounds_of
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import Catalog, Relation
-from headrace.engine.direct import in_stored_schema, is_here, rehashed
-from headrace.engine.fills import FillRange, SparkMustJudge, View, fill
-from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of
+from headrace.engine.direct import in_stored_schema, is_here
+from headrace.engine.fills import MOST_READERS, FillRange, FillVnodes, SparkMustJudge, View, fill, fill_vnodes
+from headrace.engine.pieces import LiveChunkRows, packed_pieces, pieces_of, rehashed
 from headrace.engine.plans import plan_of, vectors_of
 from headrace.engine.spark import sorted_session, spark_errors
 from headrace.failpoints import failpoint
@@ -31,7 +31,7 @@ from headrace.state.precedence import precedence
 from headrace.state.predicates import Bounds
 from headrace.state.prepared import PreparedJobs
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
-from headrace.state.scan import key_order, scan, sorted_scan
+from headrace.state.scan import key_order, scan, sorted_by_key, sorted_scan
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression
 from headrace.state.writer import KEY, NO_RELATION, REPORT_SCHEMA, Output, WriteDelta, write_outputs, written_files
@@ -243,23 +243,28 @@ class ChunkReader:
 
     def _fill(self, readings: Sequence[_Reading], turn: AbstractContextManager) -> dict[int, list[RunFile]] | None:
         """By Python tasks alone, if they can evaluate all of the views; the files by view."""
-        views = []
+        first, views = readings[0], []
         for reading in readings:
-            # An index has an order of its own: its chunks are sorted by Spark.
-            branches = None if reading.view.rehashed else self._branches(reading)
+            branches = self._branches(reading)
             if branches is None:
                 return None
             views.append(View(layout=reading.layout, branches=branches))
-        first = readings[0]
-        body = FillRange(
-            files=self._storage.files,
-            source=first.source,
-            views=tuple(views),
-            precedence=precedence().path if self._here else None,
-        )
+        common = {
+            "files": self._storage.files,
+            "source": first.source,
+            "precedence": precedence().path if self._here else None,
+        }
         try:
+            if first.view.rehashed:
+                if self._spark.sparkContext.defaultParallelism > MOST_READERS:
+                    return None
+                with turn:
+                    body = FillVnodes(view=views[0], **common)
+                    return fill_vnodes(self._spark, body, first.runs, first.chunk, self._indexes)
             with turn:
-                return fill(self._spark, body, first.runs, first.chunk, self._indexes)
+                return fill(
+                    self._spark, FillRange(views=tuple(views), **common), first.runs, first.chunk, self._indexes
+                )
         except SparkMustJudge as fault:
             self._spark_only.add(fault.view_id)  # where one value was Spark's to judge, the next chunk has more
             return None
@@ -288,4 +293,4 @@ class ChunkReader:
         # An index has an order of its own. Its chunk is sorted by vnode ranges, so that no two files share a key.
         count = min(VNODES, self._spark.sparkContext.defaultParallelism)
         by_range = rows.repartitionById(count, F.expr(f"CAST({VNODE} * {count} DIV {VNODES} AS INT)"))
-        return by_range.sortWithinPartitions(*key_order(layout))
+        return sorted_by_key(by_range, layout)

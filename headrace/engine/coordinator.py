@@ -12,13 +12,14 @@ by one, so that the one at fault fails alone and is told why. The engine goes on
 from __future__ import annotations
 
 import dataclasses
+import errno
 import logging
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,7 @@ from headrace.engine.spark import java_has_ended, spark_gone
 from headrace.engine.streams import KeptRows
 from headrace.errors import DiskFull, EngineClosed, EpochFailed, Fenced, HeadraceError, SparkGone, StorageError
 from headrace.failpoints import failpoint
+from headrace.state.files import Unsynced
 from headrace.state.manifest import Manifest
 from headrace.state.precedence import precedence
 from headrace.state.store import ManifestStore
@@ -42,6 +44,9 @@ log = logging.getLogger("headrace")
 RETRIES = 2
 QUEUE_ROWS = 500_000
 """Rows of small writes that may wait; a client that brings more waits itself."""
+
+SYNCED_AT_ONCE = 8
+"""Files of an epoch that are made durable side by side."""
 
 FATAL = (Fenced, SparkGone)
 """After these no epoch can succeed: the engine stops."""
@@ -126,6 +131,8 @@ class Coordinator:
         self._changed = threading.Condition()
         self._closing = False
         self._fault: HeadraceError | None = None
+        self._unsynced = Unsynced()
+        self._syncing = ThreadPoolExecutor(SYNCED_AT_ONCE, thread_name_prefix="headrace-sync")
         self.stats = EpochStats()
         self._thread = threading.Thread(target=self._loop, name="headrace-epochs", daemon=True)
 
@@ -227,6 +234,8 @@ class Coordinator:
             log.exception("unexpected error in the epoch loop")
             said = f"the engine stopped: unexpected error: {type(error).__name__}: {error}"
             self._stop_on_fault(EngineClosed(said, hint="open the warehouse again: what was acknowledged is there"))
+        finally:
+            self._syncing.shutdown()
 
     def _run_epochs(self) -> None:
         while True:
@@ -321,7 +330,8 @@ class Coordinator:
     def _epoch(self, writes: list[Write], mutations: list[Mutation]) -> None:
         before, told = self._working, len(self._waiting)
         epoch = before.epoch + 1
-        state = self._land(writes, epoch)
+        with self._unsynced.collecting():
+            state = self._land(writes, epoch)
         for mutation in mutations:
             state = self._apply(mutation, state, max(epoch, state.epoch))
         asked = writes or mutations or self._ticking
@@ -429,6 +439,7 @@ class Coordinator:
             writer=self._working.writer, committed_at=max(time.time_ns() // 1000, self.committed.committed_at + 1)
         )
         try:
+            self._make_durable()
             self._retried(lambda: self._commit_once(new))
         except (StorageError, EpochFailed) as error:
             # What is in the buffer cannot be made durable: it is given up, and those who wait hear why.
@@ -449,6 +460,15 @@ class Coordinator:
                 future.set_result(answer)
         self._backfills.committed(new)
         self._on_commit(new)
+
+    def _make_durable(self) -> None:
+        """What the epochs since the last commit have written. It is not tried twice (:class:`Unsynced`)."""
+        try:
+            self._unsynced.make_durable(self._syncing)
+        except OSError as error:
+            self._full = self._full or error.errno == errno.ENOSPC
+            kind = DiskFull if error.errno == errno.ENOSPC else StorageError
+            raise kind(f"an epoch could not be made durable: {error}") from error
 
     def _commit_once(self, new: Manifest) -> None:
         failpoint("before_commit")

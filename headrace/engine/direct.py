@@ -18,14 +18,13 @@ from headrace.backfill.positions import DONE, split
 from headrace.catalog import Catalog, Relation
 from headrace.engine.changes import SMALL_ROWS
 from headrace.engine.deltas import Source, Work, Written
-from headrace.engine.pieces import PieceRows
+from headrace.engine.pieces import PieceRows, rehashed
 from headrace.engine.plans import vectors_of
 from headrace.operators.vectors import FAULTS, NotVectorized, VectorBranch
 from headrace.state.files import Files, LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
-from headrace.state.vnode import vnodes_of
 from headrace.state.writer import with_internal, write_outputs
 
 Tables = list[pa.Table]
@@ -141,13 +140,6 @@ def _covered(positions: PositionColumns, rows: pa.Table) -> np.ndarray:
         keys = positions.layout.encode(rows.take(pa.array(at)))
         covered[at] = [positions.positions.covers(*split(key)) for key in keys]
     return covered
-
-
-def rehashed(layout: Layout, rows: pa.Table) -> pa.Table:
-    """With a vnode of their own, for a relation that is not distributed like its input."""
-    kinds = [layout.types[name] for name in layout.distribution]
-    vnodes = pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())
-    return rows.set_column(rows.schema.get_field_index(VNODE), VNODE, vnodes)
 
 
 def _with_nulls(layout: Layout, rows: pa.Table, needed: set[str]) -> pa.Table:

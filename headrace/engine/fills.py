@@ -6,6 +6,9 @@ steps: for each it reads the row groups, finds out which rows are alive, applies
 (:mod:`headrace.operators.vectors`), and appends what comes out to its file. What it holds is one step, whatever the
 chunk's size, and small files that it needs for every step (KEPT_ROWS).
 
+An index, or an arrangement, has vnodes and an order of its own. Each of its tasks reads the whole chunk, keeps what
+belongs to a range of vnodes (:class:`FillVnodes`), sorts that and writes it: reading twice costs less than a shuffle.
+
 If a value turns up that only Spark can judge, the task says so, nothing of the chunk counts, and Spark reads it.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.backfill.positions import Chunk, split
-from headrace.engine.pieces import rows_of_chunk
+from headrace.engine.pieces import rehashed, rows_of_chunk
 from headrace.operators.vectors import FAULTS, VectorBranch, columns_read
 from headrace.state.files import Files, FooterCache, open_parquet
 from headrace.state.layout import Layout
@@ -29,8 +33,10 @@ from headrace.state.lookup import IndexCache
 from headrace.state.merge import merge_versions
 from headrace.state.precedence import gives_way
 from headrace.state.prepared import giving_way, in_one_process, run_tasks
+from headrace.state.ranges import within
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
-from headrace.state.sorting import sort_stored
+from headrace.state.sorting import sort_order, sort_stored
+from headrace.state.vnode import VNODES
 from headrace.state.writer import NO_RELATION, REPORT_SCHEMA, RunFileWriter, report, written_files
 
 if TYPE_CHECKING:
@@ -44,6 +50,9 @@ TASK_ROWS = 1 << 19
 
 FOOTER_BYTES = 10 << 20
 """Of footers that a task keeps for its next step; a fill reads a file once, so that its worker need not remember it."""
+
+MOST_READERS = 4
+"""Tasks that each read a whole chunk to keep a part of it; where there are more processors, Spark shuffles instead."""
 
 KEPT_ROWS = 1 << 18
 """Rows of small files that a task reads once and keeps for its next step."""
@@ -174,11 +183,69 @@ class FillRange:
 
     @property
     def columns(self) -> list[str]:
-        """What is read of the upstream's files."""
-        needed = columns_read([branch for view in self.views for branch in view.branches])
-        wanted = [name for name in self.source.names if needed is None or name in needed]
-        keys = [name for name in self.source.key_names if name not in wanted]
-        return [*wanted, *keys, VNODE, EPOCH, WEIGHT]
+        return _columns_of(self.source, [branch for view in self.views for branch in view.branches])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillVnodes:
+    """A task body for ``mapInArrow``: pickled ranges of vnodes with all steps of a chunk in, one line per file out.
+
+    What it holds is what becomes of a chunk in its range of vnodes, once, and a piece of that in order.
+    """
+
+    files: Files
+    source: Layout
+    view: View
+    precedence: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for packed in batch.column(0).to_pylist():
+                first, last, steps = pickle.loads(packed)
+                yield from giving_way(lambda: list(self._fill(first, last, steps)))  # noqa: B023 (called at once)
+
+    def _fill(self, first: int, last: int, steps: Sequence[Step]) -> Iterator[pa.RecordBatch]:
+        layout = self.view.layout
+        try:
+            rows = self._rows(first, last, steps)
+        except FAULTS:
+            yield from report({NO_RELATION: [dataclasses.replace(_NOT_VECTORIZED, path=str(layout.relation_id))]})
+            return
+        give_way = gives_way(self.precedence)
+        order = sort_order(layout, rows, [])
+        writer = RunFileWriter(layout, self.files, leave_out=True)
+        try:
+            for at in range(0, rows.num_rows, STEP_ROWS):
+                give_way()
+                writer.push(rows.take(order.slice(at, STEP_ROWS)))
+            yield from report({layout.relation_id: writer.finish()})
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _rows(self, first: int, last: int, steps: Sequence[Step]) -> pa.Table:
+        give_way = gives_way(self.precedence)
+        reader, layout = _LiveRows(self, give_way), self.view.layout
+        names = [*layout.names, VNODE]
+        kept = [pa.schema([layout.stored_schema.field(name) for name in names]).empty_table()]
+        for step in steps:
+            live = reader.of(step)
+            for branch in self.view.branches:
+                give_way()
+                kept.append(within(rehashed(layout, branch.apply(live)).select(names), first, last))
+        return pa.concat_tables(kept).combine_chunks()
+
+    @property
+    def columns(self) -> list[str]:
+        return _columns_of(self.source, self.view.branches)
+
+
+def _columns_of(source: Layout, branches: Sequence[VectorBranch]) -> list[str]:
+    """What is read of the upstream's files."""
+    needed = columns_read(branches)
+    wanted = [name for name in source.names if needed is None or name in needed]
+    keys = [name for name in source.key_names if name not in wanted]
+    return [*wanted, *keys, VNODE, EPOCH, WEIGHT]
 
 
 _NOT_VECTORIZED = RunFile(path="", rows=0, bytes=0, low=b"", high=b"", groups=0, retractions=0)
@@ -187,7 +254,7 @@ _NOT_VECTORIZED = RunFile(path="", rows=0, bytes=0, low=b"", high=b"", groups=0,
 class _LiveRows:
     """Reads steps, one after the other."""
 
-    def __init__(self, fill: FillRange, give_way: Callable[[], None]):
+    def __init__(self, fill: FillRange | FillVnodes, give_way: Callable[[], None]):
         self._files, self._layout, self._columns = fill.files, fill.source, fill.columns
         self._give_way = give_way
         self._kept: dict[str, pa.Table] = {}
@@ -239,10 +306,24 @@ def fill(
             rows = 0
         tasks[-1].append(step)
         rows += step.chunk.rows
+    return _run(spark, body, [pickle.dumps(task) for task in tasks])
+
+
+def fill_vnodes(
+    spark: SparkSession, body: FillVnodes, runs: Sequence[Run], chunk: Chunk, indexes: IndexCache
+) -> dict[int, list[RunFile]]:
+    """The same for one that has vnodes of its own."""
+    steps = steps_of((file for run in runs for file in run.files), chunk, indexes)
+    count = spark.sparkContext.defaultParallelism
+    edges = [VNODES * number // count for number in range(count + 1)]
+    tasks = [pickle.dumps((first, last, steps)) for first, last in itertools.pairwise(edges)]
+    return _run(spark, body, tasks if steps else [])
+
+
+def _run(spark: SparkSession, body: FillRange | FillVnodes, tasks: list[bytes]) -> dict[int, list[RunFile]]:
     if not tasks:
         return {}
-    lines = run_tasks(spark, body, [pickle.dumps(task) for task in tasks], REPORT_SCHEMA).to_pylist()
-    written = written_files(lines)
+    written = written_files(run_tasks(spark, body, tasks, REPORT_SCHEMA).to_pylist())
     if NO_RELATION in written:
         raise SparkMustJudge(int(written[NO_RELATION][0].path))
     return {view_id: sorted(files, key=lambda file: file.low) for view_id, files in written.items()}

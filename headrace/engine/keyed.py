@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
@@ -32,16 +30,15 @@ from headrace.engine.bulk import BulkWriter
 from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
+from headrace.engine.evaluate import Pieces, at_its_time, quoted
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
-from headrace.engine.moments import Moments, spark_condition, there_now, with_clock
-from headrace.engine.plans import piece_of
-from headrace.engine.relations import RelationFrames, with_logical_types
-from headrace.engine.spark import key_session, spark_errors, translate_error
+from headrace.engine.moments import Moments, there_now, with_clock
+from headrace.engine.relations import RelationFrames
+from headrace.engine.spark import translate_error
 from headrace.engine.watermarks import Watermarks, watermark
 from headrace.errors import DataError, EpochFailed
 from headrace.plan.finished import finished
-from headrace.sql.translate import to_spark
 from headrace.state.files import open_parquet
 from headrace.state.first_rows import first_rows
 from headrace.state.keys import KeyCodec
@@ -49,11 +46,8 @@ from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
 from headrace.state.merge import consolidate
-from headrace.state.native import write_sorted
-from headrace.state.predicates import Bounds
-from headrace.state.prepared import INPUT_BYTES, PreparedJobs, RowsOfInput, packed_rows
-from headrace.state.runs import VNODE, WEIGHT, RunFile
-from headrace.state.scan import key_order, read_files
+from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
+from headrace.state.scan import read_files
 from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression, vnodes_of
@@ -66,20 +60,23 @@ FEW_KEYS = 5_000
 LOOKUP_ROWS = 1 << 20
 """Stored rows that may be read to find those of the touched keys in one relation."""
 
-KEPT = 128
-"""Planned pieces."""
-
 Touched = Mapping[int, Sequence[RunFile]]
 """What was written to each input."""
 
 
 class KeyedRelations:
-    def __init__(self, spark: SparkSession, storage: Storage, indexes: IndexCache, frames: RelationFrames):
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        indexes: IndexCache,
+        frames: RelationFrames,
+        *,
+        vectorized: Callable[[], bool],
+    ):
         self._spark, self._storage, self._indexes, self._frames = spark, storage, indexes, frames
         self._bulk = BulkWriter(spark, storage, indexes)
-        self._session = key_session(spark)
-        self._planned: OrderedDict[tuple, DataFrame | None] = OrderedDict()
-        self._numbers = itertools.count()
+        self._pieces = Pieces(spark, storage, frames, vectorized)
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
 
@@ -105,7 +102,8 @@ class KeyedRelations:
             built = jobs[relation.id].built if relation.creating and relation.id in jobs else VNODES
             if relation.creating and not built:
                 continue
-            files = missed.get(relation.id, {})
+            # What only passes changes on has nothing to catch up with.
+            files = {} if relation.operator.passing else missed.get(relation.id, {})
             followed = [id for id, _ in relation.operator.inputs if id not in relation.operator.as_of_now]
             touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id in followed}
             stood = since.get(relation.id, before)
@@ -113,14 +111,19 @@ class KeyedRelations:
             moved = relation.operator.clock is not None and times[0] != times[1]
             if not moved and not any(touched.values()):
                 continue
-            delta = self._blaming(state, relation, lambda: self._delta(state, relation, touched, epoch, stood, built))  # noqa: B023
+            mapped = built == VNODES and not any(files.values()) and self._maps(relation, touched)
+            work = functools.partial(self._mapped, state, relation, touched, epoch)
+            if not mapped:
+                work = functools.partial(self._delta, state, relation, touched, epoch, stood, built)
+            delta = self._blaming(state, relation, work)
             if delta is None:
                 continue
             more = deriver.write(state.catalog, [delta], epoch=epoch, jobs=jobs_of(state))
             written.add(more)
             runs = dict(state.runs)
             for id, files in more.files.items():
-                runs[id] = new_runs(runs.get(id, ()), files, epoch)
+                if id != relation.id or not relation.operator.passing:
+                    runs[id] = new_runs(runs.get(id, ()), files, epoch)
             state = dataclasses.replace(state, runs=runs)
         return state
 
@@ -131,18 +134,7 @@ class KeyedRelations:
 
     def build(self, state: Manifest, relation: Relation, vnodes: range) -> list[RunFile]:
         """Its rows of some vnodes as of a state, written."""
-        layout = Layout.of(relation)
-        frames = self._inputs(state, relation) if len(vnodes) == VNODES else self._parts(state, relation, vnodes)
-        frame = _at(state, relation, self._evaluated(state, relation, frames))
-        rows = frame.selectExpr(*_quoted(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
-        count = 1 if not layout.distribution else min(len(vnodes), self._spark.sparkContext.defaultParallelism)
-        if count == 1:
-            rows = rows.coalesce(1)
-        else:
-            # Sorted by vnode ranges, so that no two files share a key.
-            rows = rows.repartitionById(count, _range_of(vnodes, count))
-        with spark_errors(f'building {state.catalog.owner(relation).kind} "{state.catalog.owner(relation).name}"'):
-            return write_sorted(rows.sortWithinPartitions(*key_order(layout)), self._storage, layout)
+        return self._pieces.build(state, relation, vnodes)
 
     def _blaming(self, state: Manifest, relation: Relation, work: Callable[[], TableDelta | None]) -> TableDelta | None:
         """What is wrong with a row is said with the name of the view that cannot have it."""
@@ -206,6 +198,87 @@ class KeyedRelations:
         new, old = found
         return _difference(relation, new, old)
 
+    # --- what changes of linear inputs are mapped to ------------------------------------------------------------
+
+    def _maps(self, relation: Relation, touched: Touched) -> bool:
+        """Whether its delta follows from those of its inputs and what the others hold of their keys.
+
+        What is stored could be compared just as well, which is simpler if several inputs change; but if it is not, it
+        must.
+        """
+        changed = [id for id, files in touched.items() if files]
+        operator = relation.operator
+        return operator.passing or (len(changed) == 1 and changed[0] in operator.linear)
+
+    def _mapped(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        """Δ(A ⋈ B) = ΔA ⋈ B + A ⋈ ΔB, with B as it is now and A as it was."""
+        found = self._few_mapped(state, relation, touched, epoch)
+        if found is None:
+            return self._many_mapped(state, relation, touched, epoch)
+        new, old = found
+        return _difference(relation, new, old)
+
+    def _few_mapped(
+        self, state: Manifest, relation: Relation, touched: Touched, epoch: int
+    ) -> tuple[pa.Table, pa.Table] | None:
+        """The rows that come, and those that go; None if that is much to read."""
+        found: dict[int, list[pa.Table]] = {1: [], -1: []}
+        for at, (id, _) in enumerate(relation.operator.inputs):
+            if not touched.get(id):
+                continue
+            keys = self._few_keys(state, relation, {id: touched[id]})
+            rows = {} if keys is None else self._others(state, relation, at, keys, epoch)
+            if rows is None or keys is None:
+                return None
+            for weight, tables in found.items():
+                changes = self._few_changes(state, relation, {id: touched[id]}, weight)[id]
+                if changes.num_rows:
+                    tables.append(self._pieces.computed(state, relation, rows | {id: changes}))
+        nothing = Layout.of(relation).row_schema.empty_table()
+        new, old = (pa.concat_tables([nothing, *tables]) for tables in found.values())
+        return new, old
+
+    def _others(
+        self, state: Manifest, relation: Relation, at: int, keys: pa.Table, epoch: int
+    ) -> dict[int, pa.Table] | None:
+        """What the other inputs hold of some keys; None if that is much to read."""
+        rows = {}
+        for number, (id, columns) in enumerate(relation.operator.inputs):
+            if number == at:
+                continue
+            source = Layout.of(state.catalog.relations[id])
+            wanted = pa.schema([source.row_schema.field(name) for name in columns])
+            theirs = keys.rename_columns(list(columns)).cast(wanted)
+            runs = _runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
+            found = self._starting_with(state, source, theirs, runs)
+            if found is None:
+                return None
+            rows[id] = found.select(source.names)
+        return rows
+
+    def _many_mapped(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        """The same by a query."""
+        found: dict[int, list[DataFrame]] = {1: [], -1: []}
+        catalog = state.catalog
+        for at, (id, _) in enumerate(relation.operator.inputs):
+            if not touched.get(id):
+                continue
+            others = {
+                other: self._frames.frame(
+                    catalog.relations[other],
+                    _runs_then(state, other, epoch) if number < at else state.runs.get(other, ()),
+                )
+                for number, (other, _) in enumerate(relation.operator.inputs)
+                if number != at
+            }
+            for weight, frames in found.items():
+                changes = self._many_changes(state, relation, {id: touched[id]}, weight)[id]
+                frames.append(self._pieces.evaluated(state, relation, others | {id: changes}))
+        new, old = (functools.reduce(DataFrame.unionAll, frames) for frames in found.values())
+        return self._replaced(state, relation, new, old, epoch)
+
+    # --- by key -------------------------------------------------------------------------------------------------
+
     def _few_keys(self, state: Manifest, relation: Relation, touched: Touched) -> pa.Table | None:
         """The touched keys under the relation's names, each once; None if they may be many."""
         if sum(file.rows for files in touched.values() for file in files) > 4 * FEW_KEYS:
@@ -253,7 +326,7 @@ class KeyedRelations:
         old = self._starting_with(state, layout, keys)
         if old is None:
             return None
-        new = self._computed(state, relation, rows)
+        new = self._pieces.computed(state, relation, rows)
         if relation.operator.clock is not None:
             new = there_now(new, relation.operator, moments.time_of(state.offsets, relation.operator))
         return new, old.select(layout.names)
@@ -271,7 +344,7 @@ class KeyedRelations:
             beyond = beyond and all(last is not None and file.low > last for file in touched.get(id, ()))
         old = self._all_rows(state, layout).select(layout.names)
         # What comes after the first rows does not change them.
-        return (old, old) if beyond else (self._computed(state, relation, rows), old)
+        return (old, old) if beyond else (self._pieces.computed(state, relation, rows), old)
 
     def _first_rows(self, state: Manifest, layout: Layout, keys: pa.Table | None, count: int) -> pa.Table | None:
         runs = state.runs.get(layout.relation_id, ())
@@ -286,9 +359,9 @@ class KeyedRelations:
         for weight in (1, -1):
             rows = self._few_changes(state, relation, touched, weight) if small else None
             if rows is not None:
-                changes.append(self._computed(state, relation, rows))
+                changes.append(self._pieces.computed(state, relation, rows))
                 continue
-            frame = self._evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            frame = self._pieces.evaluated(state, relation, self._many_changes(state, relation, touched, weight))
             changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
         if max(each.num_rows for each in changes) > FEW_KEYS:
             return None
@@ -307,13 +380,14 @@ class KeyedRelations:
         """The same by a query: the old rows of the touched groups, and what came and went, grouped once more."""
         layout, operator = Layout.of(relation), relation.operator
         came, gone = (
-            self._evaluated(state, relation, self._many_changes(state, relation, touched, weight)) for weight in (1, -1)
+            self._pieces.evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            for weight in (1, -1)
         )
         names = [f"{quote_spark(name)} AS _hr_k{number}" for number, name in enumerate(operator.key)]
         keys = came.selectExpr(*names).unionAll(gone.selectExpr(*names)).distinct()
         old = _of_keys(self._frames.frame(relation, state.runs.get(relation.id, ())), operator.key, keys)
         signed = [
-            rows.selectExpr(*_quoted(layout), f"{sign} AS _hr_sign") for rows, sign in ((old, 1), (came, 1), (gone, -1))
+            rows.selectExpr(*quoted(layout), f"{sign} AS _hr_sign") for rows, sign in ((old, 1), (came, 1), (gone, -1))
         ]
         grouped = functools.reduce(DataFrame.unionAll, signed).groupBy(*map(quote_spark, operator.key))
         totals = grouped.agg(*(F.expr(each) for each in total_expressions(operator)))
@@ -344,7 +418,7 @@ class KeyedRelations:
             layout = Layout.of(source)
             if touched.get(id):
                 rows = read_files(self._spark, self._storage.uri(""), touched[id], layout.spark_schema)
-                frames[id] = rows.where(f"{WEIGHT} = {weight}").selectExpr(*_quoted(layout))
+                frames[id] = rows.where(f"{WEIGHT} = {weight}").selectExpr(*quoted(layout))
             else:
                 frames[id] = self._frames.empty(source)
         return frames
@@ -356,98 +430,14 @@ class KeyedRelations:
             tables.append(self._columns(layout, file, layout.stored_schema.names))
         return newest_live(layout, pa.concat_tables(tables))
 
-    def _starting_with(self, state: Manifest, layout: Layout, keys: pa.Table) -> pa.Table | None:
-        runs = state.runs.get(layout.relation_id, ())
+    def _starting_with(
+        self, state: Manifest, layout: Layout, keys: pa.Table, runs: Sequence[Run] | None = None
+    ) -> pa.Table | None:
+        runs = state.runs.get(layout.relation_id, ()) if runs is None else runs
         keys = keys.select(layout.key_names[: keys.num_columns])
         return starting_with(self._spark, self._storage.files, layout, runs, keys, self._indexes, most=LOOKUP_ROWS)
 
-    def _computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
-        """The piece over a few rows, by one task. Of no rows nothing comes, but of an aggregate without groups."""
-        layout, operator = Layout.of(relation), relation.operator
-        if not any(table.num_rows for table in rows.values()) and (operator.key or operator.adds):
-            return layout.row_schema.empty_table()
-        filled = [id for id, _ in relation.operator.inputs if rows[id].num_rows]
-        packed = {str(number): packed_rows(rows[id]) for number, id in enumerate(filled)}
-        if sum(map(len, packed.values())) <= INPUT_BYTES:
-            if (frame := self._prepared(state, relation, filled)) is not None:
-                with PreparedJobs.of(self._session).given(packed):
-                    return frame.toArrow().cast(layout.row_schema)
-        frames = {
-            id: self._session.createDataFrame(table, schema=Layout.of(state.catalog.relations[id]).row_ddl)
-            for id, table in rows.items()
-        }
-        return self._evaluated(state, relation, frames, self._session).toArrow().cast(layout.row_schema)
-
-    def _prepared(self, state: Manifest, relation: Relation, filled: Sequence[int]) -> DataFrame | None:
-        """The piece over rows that come with the job, planned once; None if its plan holds results of a run.
-
-        An input that is not ``filled`` is known to have no rows: a join that finds one side empty would not read the
-        other to its end, and Spark ends a Python worker whose rows nobody reads.
-        """
-        inputs = [state.catalog.relations[id] for id, _ in relation.operator.inputs]
-        key = (relation.maintained, relation.columns, tuple((each.name, each.columns) for each in inputs), *filled)
-        if key not in self._planned:
-            prepared = PreparedJobs.of(self._session)
-            frames = {}
-            for each in inputs:
-                if each.id in filled:
-                    frames[each.id] = prepared.leaf(filled.index(each.id), RowsOfInput(), Layout.of(each).row_ddl)
-                else:
-                    nothing = [
-                        f"CAST(NULL AS {kind.spark}) AS {quote_spark(name)}" for name, kind in Layout.of(each).columns
-                    ]
-                    frames[each.id] = self._session.range(1).selectExpr(*nothing).where("false")
-            frame = self._evaluated(state, relation, frames, self._session)
-            plan = frame._jdf.queryExecution().executedPlan().toString()
-            # An exchange keeps what it has shuffled, a subquery its result: the next run would find them there.
-            self._planned[key] = None if "Exchange" in plan or "Subquery" in plan else frame
-            while len(self._planned) > KEPT:
-                self._planned.popitem(last=False)
-        self._planned.move_to_end(key)
-        return self._planned[key]
-
     # --- queries of Spark's -------------------------------------------------------------------------------------
-
-    def _inputs(self, state: Manifest, relation: Relation) -> dict[int, DataFrame]:
-        return {
-            id: self._frames.frame(state.catalog.relations[id], state.runs.get(id, ()))
-            for id, _ in relation.operator.inputs
-        }
-
-    def _parts(self, state: Manifest, relation: Relation, vnodes: range) -> dict[int, DataFrame]:
-        """The inputs' rows of some vnodes."""
-        bounds = [Bounds(after=(vnodes.start, None), upto=(vnodes.stop - 1, None))]
-        return {
-            id: self._frames.part(state.catalog.relations[id], state.runs.get(id, ()), bounds, "TRUE")
-            for id, _ in relation.operator.inputs
-        }
-
-    def _evaluated(
-        self,
-        state: Manifest,
-        relation: Relation,
-        frames: Mapping[int, DataFrame],
-        session: SparkSession | None = None,
-    ) -> DataFrame:
-        """The relation's columns, computed from its inputs."""
-        session = session or self._spark
-        names = {state.catalog.relations[id].name: f"_hr_piece_{next(self._numbers)}" for id in frames}
-        try:
-            for id, frame in frames.items():
-                input = state.catalog.relations[id]
-                with_logical_types(input, frame).createOrReplaceTempView(names[input.name])
-            bound = piece_of(relation, state.catalog)
-            found = session.sql(to_spark(bound.expression, table_names=names))
-        finally:
-            for name in names.values():
-                session.catalog.dropTempView(name)
-        columns = relation.columns
-        return found.toDF(*(f"c{number}" for number, _ in enumerate(columns))).selectExpr(
-            *(
-                f"CAST(c{number} AS {column.type.spark}) AS {quote_spark(column.name)}"
-                for number, column in enumerate(columns)
-            )
-        )
 
     def _all_keys(
         self, state: Manifest, relation: Relation, touched: Touched, built: int, moved: pa.Table | None = None
@@ -481,14 +471,14 @@ class KeyedRelations:
 
         ``only``: a condition on the relation's rows, beyond which all stay as they are.
         """
-        frames = self._inputs(state, relation)
+        frames = self._pieces.inputs(state, relation)
         old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
             for id, columns in relation.operator.inputs:
                 if id not in relation.operator.whole:
                     frames[id] = _of_keys(frames[id], columns, keys)
             old = _of_keys(old, relation.operator.key, keys)
-        new = _at(state, relation, self._evaluated(state, relation, frames))
+        new = at_its_time(state, relation, self._pieces.evaluated(state, relation, frames))
         if only is not None:
             new, old = new.where(only), old.where(only)
         return self._replaced(state, relation, new, old, epoch)
@@ -498,26 +488,18 @@ class KeyedRelations:
     ) -> TableDelta | None:
         """Some rows in place of others that the relation holds."""
         layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
-        if sum(run.rows for run in runs) <= SMALL_ROWS:
+        if sum(run.rows for run in runs) <= SMALL_ROWS and not relation.operator.passing:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
                 held = old.toArrow().select(layout.names).cast(layout.row_schema)
                 return _difference(relation, few.cast(layout.row_schema), held)
-        struct = f"struct({', '.join(_quoted(layout))})"
+        struct = f"struct({', '.join(quoted(layout))})"
         kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
         changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
             old.selectExpr(f"{struct} AS {OLD_ROW}", f"CAST(NULL AS {kind}) AS {NEW_ROW}")
         )
         files, _ = self._bulk.update(layout, changes, epoch=epoch, deletes=False)
         return TableDelta(relation=relation, files=tuple(files)) if files else None
-
-
-def _at(state: Manifest, relation: Relation, rows: DataFrame) -> DataFrame:
-    """Those that are there at the state's time."""
-    operator = relation.operator
-    if operator is None or operator.clock is None:
-        return rows
-    return rows.where(spark_condition(operator, moments.time_of(state.offsets, operator)))
 
 
 def _unfinished(state: Manifest, relation: Relation, before: Mapping[str, Any]) -> str | None:
@@ -545,12 +527,9 @@ def _of_vnodes(relation: Relation, keys: pa.Table, built: int) -> pa.Table:
     return keys.filter(pa.array(vnodes < built))
 
 
-def _quoted(layout: Layout) -> list[str]:
-    return [quote_spark(name) for name in layout.names]
-
-
-def _range_of(vnodes: range, count: int) -> Column:
-    return F.expr(f"CAST(({VNODE} - {vnodes.start}) * {count} DIV {len(vnodes)} AS INT)")
+def _runs_then(state: Manifest, id: int, epoch: int) -> tuple[Run, ...]:
+    """What a relation held before the epoch."""
+    return tuple(run for run in state.runs.get(id, ()) if run.first_epoch < epoch)
 
 
 def _of_keys(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:
@@ -567,7 +546,8 @@ def _difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta 
         vnodes = pa.chunked_array([pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())])
         weights = pa.chunked_array([pa.repeat(pa.scalar(weight, pa.int8()), rows.num_rows)])
         weighted.append(with_internal(rows.select(layout.names), vnodes, 0, weights))
-    if len(set(layout.encode(weighted[1]))) < new.num_rows:
+    # What is not stored may say that a row comes and goes: all that counts is the sum.
+    if not relation.operator.passing and len(set(layout.encode(weighted[1]))) < new.num_rows:
         raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')
     changed = consolidate(
         in_order(layout, pa.concat_tables(weighted).combine_chunks(), [WEIGHT]), [VNODE, *layout.key_names]

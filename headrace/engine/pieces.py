@@ -19,6 +19,7 @@ from headrace.state.lookup import IndexCache, newest_live
 from headrace.state.prepared import job_inputs, spare_what_stays
 from headrace.state.runs import VNODE, RunFile
 from headrace.state.sorting import sort_stored
+from headrace.state.vnode import vnodes_of
 from headrace.state.writer import KEY
 
 
@@ -109,3 +110,10 @@ def rows_of_chunk(layout: Layout, rows: pa.Table, chunk: Chunk) -> pa.Table:
     keys = layout.encode(rows.take(pa.array(at_edge)))
     inside[at_edge] = [chunk.holds(*split(key)) for key in keys]
     return rows.filter(pa.array(inside))
+
+
+def rehashed(layout: Layout, rows: pa.Table) -> pa.Table:
+    """With a vnode of their own, for a relation that is not distributed like its input."""
+    kinds = [layout.types[name] for name in layout.distribution]
+    vnodes = pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())
+    return rows.set_column(rows.schema.get_field_index(VNODE), VNODE, vnodes)

@@ -16,7 +16,8 @@ from headrace.engine.access import Path, demands, narrow, usable_indexes
 from headrace.engine.loops import loops_of, may_loop, stoppable
 from headrace.engine.reads import read_part
 from headrace.engine.spark import spark_errors
-from headrace.errors import ObjectNotReady
+from headrace.errors import ObjectNotReady, Unsupported
+from headrace.operators.vector_pieces import Plan, vectorized_piece
 from headrace.operators.vectorize import vectorized
 from headrace.operators.vectors import VectorBranch
 from headrace.plan.build import build, output_types
@@ -141,6 +142,11 @@ def refuse_unfinished_relation(relation: Relation) -> None:
             f'{relation.kind} "{relation.name}" is still being created',
             hint=f"SHOW JOBS shows how far it is; WAIT {quote_sql(relation.name)} waits for it",
         )
+    if relation.operator is not None and relation.operator.passing:
+        raise Unsupported(
+            f'{relation.kind} "{relation.name}" is not stored: it only passes changes on',
+            hint="read the view that it belongs to, or what it stands on",
+        )
 
 
 def describe_view(
@@ -202,6 +208,19 @@ def _plan(view: Relation, upstream: tuple[Relation, ...]) -> Node:
 def piece_of(view: Relation, catalog: Catalog) -> BoundQuery:
     """The query of a relation with an operator, over its inputs."""
     return _piece(view, tuple(catalog.relations[id] for id in view.reads))
+
+
+def vector_piece_of(view: Relation, catalog: Catalog) -> Plan | None:
+    """How to evaluate it over Arrow tables, if that is possible."""
+    return _vector_piece(view, tuple(catalog.relations[id] for id in view.reads))
+
+
+@lru_cache(maxsize=1024)
+def _vector_piece(view: Relation, inputs: tuple[Relation, ...]) -> Plan | None:
+    types = {column.name: column.type for column in view.columns}
+    averages = [name for name, _, _ in view.operator.averages] if view.operator is not None else ()
+    names = {each.name: each.id for each in inputs}
+    return vectorized_piece(_piece(view, inputs).expression, names, types, averages)
 
 
 @lru_cache(maxsize=1024)

@@ -169,7 +169,8 @@ def add_view(
         rows = {id: sum(run.rows for run in runs) for id, runs in state.runs.items()}
         job = _job(engine, state.catalog.add(each), each, options, rows, epoch)
         # Nothing comes of nothing, but for an aggregate of it.
-        empty = not any(input.creating or state.runs.get(input.id) for input in inputs)
+        stored = state.catalog.stored_inputs(input.id for input in inputs)
+        empty = not any(input.creating for input in inputs) and not any(state.runs.get(id) for id in stored)
         complete = empty and (each.operator is None or bool(each.operator.key))
         relation = each.replace(creating=not complete)
         state = dataclasses.replace(state, catalog=state.catalog.add(relation))

@@ -78,7 +78,7 @@ class WriteEvaluator:
             max_workers=4, thread_name_prefix="headrace-tables", initializer=use_pool, initargs=(spark, "epochs")
         )
         self.deriver = Deriver(spark, self._files, self._pool, vectorized=vectorized)
-        self.keyed = KeyedRelations(spark, storage, indexes, frames)
+        self.keyed = KeyedRelations(spark, storage, indexes, frames, vectorized=vectorized)
         backfills.builds.compute = self.keyed.build
 
     def __call__(

@@ -35,6 +35,9 @@ _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precisio
             "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
+WIDE_DIGITS = 76
+"""That Arrow's widest decimal has."""
+
 
 def vectorized(node: Node, types: Mapping[str, SqlType]) -> tuple[VectorBranch, ...] | None:
     """The branches of a view's plan, whose columns are stored as ``types``."""
@@ -49,6 +52,16 @@ def vectorized_expression(node: exp.Expression) -> Vector | None:
         return _vector(node)
     except NotVectorized:
         return None
+
+
+def vector_of(node: exp.Expression) -> Vector:
+    """An expression over columns without a table; :class:`NotVectorized` if it is Spark's."""
+    return _vector(node)
+
+
+def vector_projection(name: str, expression: exp.Expression, stored: SqlType | None) -> tuple[str, Vector, Any]:
+    """The same as a column of a projection, as the type that it is stored as, or its own."""
+    return _projected(name, expression, stored)
 
 
 def _branches(node: Node, types: Mapping[str, SqlType]) -> list[VectorBranch]:
@@ -165,13 +178,15 @@ def _decimals(name: str, node: exp.Binary, left: SqlType, right: SqlType, result
     """Where the result's digits always suffice, both give it the same type."""
     (p1, s1), (p2, s2) = digits(left), digits(right)
     precision = p1 + p2 + 1 if name == "multiply" else max(p1 - s1, p2 - s2) + max(s1, s2) + 1
-    if precision > MAX_DIGITS:
+    wide = name == "multiply" and precision <= WIDE_DIGITS and s1 + s2 <= MAX_DIGITS
+    if precision > MAX_DIGITS and not wide:
         raise NotVectorized("more digits than a decimal has")
     sides = (
         _as(node.this, SqlType("numeric", precision=p1, scale=s1)),
         _as(node.expression, SqlType("numeric", precision=p2, scale=s2)),
     )
-    return Call(name, sides, result.arrow)
+    # A product that may have more digits is computed with all of them; if it does not fit, Spark says so.
+    return Call(name if precision <= MAX_DIGITS else "multiply_wide", sides, result.arrow)
 
 
 def _negate(node: exp.Neg) -> Vector:
@@ -267,9 +282,11 @@ def _like(node: exp.Like) -> Vector:
         raise NotVectorized("LIKE of an expression")
     text, body = pattern.this, pattern.this.strip("%")
     first, last = text.startswith("%"), text.endswith("%")
-    if not body or any(each in body for each in "%_\\") or len(text) != len(body) + first + last:
-        raise NotVectorized("a pattern of several parts")
+    if not body or any(each in body for each in "_\\"):
+        raise NotVectorized("a pattern of another kind")
     name = {(True, True): "contains", (False, True): "starts_with", (True, False): "ends_with"}.get((first, last), "=")
+    if "%" in body or len(text) != len(body) + first + last:
+        name, body = "like", text
     found = Call(name, (_as(node.this, TEXT), Constant(body, TEXT.arrow)), BOOLEAN.arrow)
     return Call("not", (found,), BOOLEAN.arrow) if node.args.get("negate") else found
 
@@ -282,6 +299,10 @@ def _call(node: exp.Anonymous) -> Vector:
         return Call("length", (_as(arguments[0], TEXT),), kind.arrow)
     if name == "abs" and len(arguments) == 1 and is_integer(kind):
         return Call("abs", (_as(arguments[0], kind),), kind.arrow)
+    if name == "extract" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
+        field = arguments[0].name.lower()
+        if field in ("year", "month", "day") and (_kind(arguments[1]) or TEXT).name == "date":
+            return Call(field, (_vector(arguments[1]),), kind.arrow)
     if name == "coalesce" and kind is not None:
         return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
     raise NotVectorized(f"{name}()")

@@ -126,6 +126,11 @@ def _modulo(left: Datum, right: Datum) -> Datum:
     return pc.subtract_checked(left, pc.multiply_checked(pc.divide_checked(left, right), right))
 
 
+def _multiply_wide(left: Datum, right: Datum) -> Datum:
+    wide = [side.cast(pa.decimal256(side.type.precision, side.type.scale)) for side in (left, right)]
+    return pc.multiply(*wide)
+
+
 def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
     """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
 
@@ -175,6 +180,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "add": pc.add_checked,
     "subtract": pc.subtract_checked,
     "multiply": pc.multiply_checked,
+    "multiply_wide": _multiply_wide,
     "add_floats": pc.add,
     "subtract_floats": pc.subtract,
     "multiply_floats": pc.multiply,
@@ -202,8 +208,13 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "upper": _ascii(pc.ascii_upper),
     "lower": _ascii(pc.ascii_lower),
     "length": pc.utf8_length,
+    # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
+    "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
+    "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),
+    "day": lambda day: pc.day(day).cast(pa.decimal128(19, 0)),
     "starts_with": lambda text, pattern: pc.starts_with(text, pattern.as_py()),
     "ends_with": lambda text, pattern: pc.ends_with(text, pattern.as_py()),
+    "like": lambda text, pattern: pc.match_like(text, pattern.as_py()),
     "contains": lambda text, pattern: pc.match_substring(text, pattern.as_py()),
 }
 

@@ -5,6 +5,7 @@ Two views that need the same one share it. A relation that is stored by the want
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from headrace.plan.pieces import (
     aliased,
     free_name,
     rebound,
+    relations_in,
     select,
     subquery,
     table,
@@ -52,7 +54,9 @@ class Arranged:
 
 
 class Arrangements:
-    def __init__(self, catalog: Catalog, view: str):
+    def __init__(self, catalog: Catalog, view: str, *, passing: bool = True):
+        """``passing``: whether internal tables of other views that are not stored may be read, too."""
+        self._passing = passing
         self.catalog = catalog
         """With the internal tables that were made."""
         self._view = view
@@ -281,8 +285,27 @@ class Arrangements:
                 clock=piece.clock,
                 watermark=piece.watermark,
                 as_of_now=tuple(self.catalog.get(name).id for name in piece.as_of_now),
+                linear=tuple(self.catalog.get(name).id for name in piece.linear),
             ),
         )
+
+    def pass_on(self, last: Keyed | exp.Query) -> bool:
+        """Marks the pieces whose rows need not be stored: joins of which only changes are read, to be added up.
+
+        False if one of another view is not stored and would have to be.
+        """
+        reads = {name for name, _ in last.inputs} if isinstance(last, Keyed) else relations_in(last)
+        kept = set() if isinstance(last, Keyed) and last.adds else {self.catalog.get(name).id for name in reads}
+        for each in self.catalog:
+            if each.operator is None or not each.operator.adds:
+                kept |= {*each.reads, *each.depends_on}
+        for number, each in enumerate(self.made):
+            operator = each.operator
+            if operator is None or each.id in kept or len(operator.linear) < len(operator.inputs):
+                continue
+            passing = each.replace(operator=dataclasses.replace(operator, passing=True))
+            self.made[number], self.catalog = passing, self.catalog.update(passing)
+        return not any(each.operator is not None and each.operator.passing and each.id in kept for each in self.catalog)
 
     def _add(self, relation: Relation, what: str) -> Relation:
         for other in self.catalog.of_kind(INTERNAL):
@@ -300,8 +323,15 @@ class Arrangements:
             return False
         if one.lateness != other.lateness:
             return False
+        if one.operator is not None and other.operator is not None:
+            if one.operator.passing and not self._passing:
+                return False
+            alike = dataclasses.replace(one.operator, passing=False) == dataclasses.replace(
+                other.operator, passing=False
+            )
+            return alike and one.query == other.query
         if one.operator is not None or other.operator is not None:
-            return (one.operator, one.query) == (other.operator, other.query)
+            return False
         return self._plan(one) == self._plan(other)
 
     def _plan(self, relation: Relation) -> Node:

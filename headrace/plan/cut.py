@@ -69,14 +69,20 @@ from headrace.types import SqlType, quote_sql
 def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) -> tuple[Piece, Arrangements]:
     """The last piece of a view, and the internal tables that it needs; ``names`` are those of the view's columns."""
     _check_names(names)
-    cutter = _Cutter(Arrangements(catalog, name))
+    return _cut(bound, names, Arrangements(catalog, name)) or _cut(
+        bound, names, Arrangements(catalog, name, passing=False)
+    )
+
+
+def _cut(bound: BoundQuery, names: Sequence[str], arrangements: Arrangements) -> tuple[Piece, Arrangements] | None:
+    cutter = _Cutter(arrangements)
     query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
     try:
         found = renamed(cutter.piece(query), names)
         for each in cutter.arrangements.made:
             refuse_what_changes(parse_query(each.query or ""))
         refuse_what_changes(found.query if isinstance(found, Keyed) else found)
-        return found, cutter.arrangements
+        return (found, cutter.arrangements) if cutter.arrangements.pass_on(found) else None
     except NotCut:
         raise refuse("VALUES" if isinstance(query, exp.Values) else type(query).__name__, query) from None
 

@@ -50,6 +50,8 @@ def _rule(relation: Relation, catalog: Catalog) -> str:
         return "linear"
     if operator.recomputes:
         return "no, all of it is computed anew"
+    if operator.passing:
+        return "from changes alone, not stored"
     if relation.operator.adds:
         return "from its old rows"
     if relation.operator.clock is not None:

@@ -63,6 +63,8 @@ class Joined:
     """Inputs that are read whole."""
     as_of_now: tuple[str, ...] = ()
     """Inputs whose changes are not followed."""
+    linear: tuple[str, ...] = ()
+    """Inputs of which each row gives rows of its own. One that is joined with itself is none."""
 
     def keyed(self, items: Sequence[tuple[str, exp.Expression]]) -> Keyed:
         """The wanted columns, over those of the original sources."""
@@ -86,6 +88,7 @@ class Joined:
             describe=self.describe,
             whole=self.whole,
             as_of_now=self.as_of_now,
+            linear=self.linear if len({name for name, _ in self.inputs}) == len(self.inputs) else (),
         )
 
 
@@ -240,6 +243,12 @@ class Joins:
             rest=tail,
             inputs=[one.input, other.input],
             describe=f"{kind} join",
+            linear={
+                "inner": (one.input[0], other.input[0]),
+                "left": (one.input[0],),
+                "right": (other.input[0],),
+                "full": (),
+            }[kind],
         )
 
     def _temporal(
@@ -259,7 +268,7 @@ class Joins:
         found.rest = found.rest[of_left:]
         found.inputs[0] = (relation.name, tuple(key.name for key in relation.pk))
         found.describe = "temporal join" if kind == "inner" else "left temporal join"
-        found.as_of_now = (found.inputs[1][0],)
+        found.as_of_now, found.linear = (found.inputs[1][0],), ()
         return found
 
     def _with_all(self, left: Side, right: Side, kind: str, conditions: list[exp.Expression]) -> Joined:
@@ -322,6 +331,7 @@ class Joins:
             rest=list(one.rest),
             inputs=[one.input, other.input],
             describe="anti join" if negated else "semi join",
+            linear=(one.input[0],),
         )
 
     def _exists(self, query: exp.Expression, outer: set[str]):

@@ -66,6 +66,8 @@ class Keyed:
     """… if that time is the watermark of a relation."""
     as_of_now: tuple[str, ...] = ()
     """Inputs whose changes are not followed, by the first columns of the key: the other side of a temporal join."""
+    linear: tuple[str, ...] = ()
+    """Inputs of which each row gives rows of its own, whatever others of its key there are."""
 
     @property
     def distribution(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Opening a warehouse's data files from Python, inside Spark tasks.
 
-A local path goes straight to the operating system, and a file is fsynced before a manifest names it. Everything else
-goes through Hadoop's FileSystem (:mod:`headrace.state.hadoop_files`), so whatever storage Spark reads works here too.
+A local path goes straight to the operating system, and a file is fsynced before a manifest names it: at once, or, what
+the driver writes in an epoch, together with all that it wrote (:class:`Unsynced`). Everything else goes through
+Hadoop's FileSystem (:mod:`headrace.state.hadoop_files`), so whatever storage Spark reads works here too.
 
 A :class:`Files` travels to the executors inside a task's body; paths are relative to the warehouse.
 """
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -37,7 +39,8 @@ class Files(Protocol):
         """A file that Arrow can read at any place. FileNotFoundError if it is not there."""
 
     def open_output(self, path: str) -> AbstractContextManager[Any]:
-        """A binary file to write. It is complete and durable when the block ends without an error."""
+        """A binary file to write. It is complete and durable when the block ends without an error, unless somebody
+        collects what is to be made durable later."""
 
     def open_scratch(self, path: str) -> AbstractContextManager[Any]:
         """A binary file to write that need not survive a crash, in a folder that is there."""
@@ -64,11 +67,16 @@ class LocalFiles:
             for above in (os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
                 sync_folder(above)  # a new folder is durable once the one above it says so
             stream = open(full, "wb")
+        later: Unsynced | None = getattr(_COLLECTING, "unsynced", None)
         with stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        sync_folder(folder)  # the file's name is durable only then
+            if later is None:
+                os.fsync(stream.fileno())
+        if later is None:
+            sync_folder(folder)  # the file's name is durable only then
+        else:
+            later.add(full)
 
     def open_scratch(self, path: str) -> AbstractContextManager[Any]:
         return open(self._full(path), "wb")
@@ -93,6 +101,50 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
+class Unsynced:
+    """Files that a thread has written and that are not durable yet.
+
+    One after the other, each file would wait for the disk, and then its folder. Together they wait as long as a few.
+
+    After a failure they are forgotten: the operating system may have dropped what it could not write, so that a second
+    attempt would succeed and be wrong. Whoever needs them must write them again.
+    """
+
+    def __init__(self):
+        self._files: dict[str, None] = {}
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """What this thread writes meanwhile is made durable later."""
+        _COLLECTING.unsynced = self
+        try:
+            yield
+        finally:
+            _COLLECTING.unsynced = None
+
+    def add(self, full: str) -> None:
+        self._files[full] = None
+
+    def make_durable(self, pool: Executor) -> None:
+        files, self._files = self._files, {}
+        list(pool.map(_sync_file, files))
+        list(pool.map(sync_folder, {os.path.dirname(each) for each in files}))
+
+
+_COLLECTING = threading.local()
+
+
+def _sync_file(full: str) -> None:
+    try:
+        handle = os.open(full, os.O_RDONLY)
+    except FileNotFoundError:
+        return  # of an attempt that failed, and removed since
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class FooterCache:
     """Footers of files that are looked into again and again, those used longest ago forgotten first.
 
@@ -101,7 +153,7 @@ class FooterCache:
 
     def __init__(self, limit: int = FOOTER_CACHE_BYTES):
         self._limit = limit
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._held: OrderedDict[tuple[str, str], pq.FileMetaData] = OrderedDict()
         self.bytes = 0
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from headrace.catalog import KeyColumn
 from headrace.state.layout import Layout
+from headrace.state.physical import precision_of, scale_of
 from headrace.state.runs import VNODE, RunFile
-from headrace.types import quote_spark
+from headrace.types import SqlType, quote_spark
 
 Edge = tuple[int, Sequence[Any] | None]
 """A vnode and a pk in it; None for the pk is the vnode's very start (of a range's begin) or end (of its end)."""
@@ -59,6 +60,39 @@ def range_predicate(layout: Layout, bounds: Bounds) -> str:
             parts.append(f"({column} < {vnode} OR NOT {beyond_key(layout, key)})")
     # Written as a conjunction, so that Parquet's statistics can prune on the vnode.
     return " AND ".join(parts) or "TRUE"
+
+
+def order_start(layout: Layout) -> str | None:
+    """One number in Spark SQL that never goes down in (vnode, pk) order, or None for a key of a type that has none.
+
+    Spark compares eight bytes of what it sorts by first without looking at the rows. Those of a vnode, which has many
+    rows, tell little; those of a vnode and the start of a key nearly all.
+    """
+    if not layout.pk:
+        return None
+    key = layout.pk[0]
+    number = _number(layout.types[key.name], quote_spark(key.name))
+    if number is None:
+        return None
+    upper = f"shiftright({number}, 8) + {1 << 55}L"
+    if key.descending:
+        upper = f"{(1 << 56) - 1}L - ({upper})"
+    null = 0 if key.nulls_first else (1 << 56) - 1
+    return f"shiftleft(CAST({quote_spark(VNODE)} AS BIGINT) - 128L, 56) + coalesce({upper}, {null}L)"
+
+
+def _number(kind: SqlType, column: str) -> str | None:
+    """A bigint that never goes down where the value goes up."""
+    if kind.name in ("smallint", "integer", "bigint"):
+        # Shifted up where there is room, so that nothing of it is lost when it is shifted down.
+        return column if kind.name == "bigint" else f"shiftleft(CAST({column} AS BIGINT), 8)"
+    if kind.name == "date":
+        return f"shiftleft(CAST(unix_date({column}) AS BIGINT), 8)"
+    if kind.name in ("timestamp", "timestamptz"):
+        return f"unix_micros(CAST({column} AS TIMESTAMP))"
+    if kind.name == "numeric" and precision_of(kind) - scale_of(kind) <= 16:
+        return f"shiftleft(CAST(floor({column}) AS BIGINT), 8)"
+    return None
 
 
 def beyond_key(layout: Layout, key: Sequence[Any], within: str = "") -> str:

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField, StructType
 from headrace.errors import CorruptWarehouse
 from headrace.state.files import RESTORE
 from headrace.state.layout import LEFT_OUT, Layout
-from headrace.state.predicates import Bounds, beyond_columns, range_predicate
+from headrace.state.predicates import Bounds, beyond_columns, order_start, range_predicate
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, Run, RunFile
 from headrace.types import quote_spark
 
@@ -67,11 +67,20 @@ def sorted_scan(
     large = reader.live(lambda file: file.rows >= LARGE_FILE_ROWS)
     small = reader.live(lambda file: file.rows < LARGE_FILE_ROWS)
     if large is not None and not reader.broadcasts:
-        large = large.sortWithinPartitions(*key_order(layout))
+        large = sorted_by_key(large, layout)
     if small is not None:
-        small = small.coalesce(1).sortWithinPartitions(*key_order(layout))
+        small = sorted_by_key(small.coalesce(1), layout)
     parts = [part.selectExpr(*_columns(layout, True)) for part in (large, small) if part is not None]
     return None if not parts else parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+
+
+def scan_vnodes(spark: SparkSession, root: str, layout: Layout, runs: Iterable[Run], vnodes: range) -> DataFrame:
+    """The live rows of some vnodes as one partition. Nothing of the query's text says which but a list of values, which
+    is no part of generated code in a session for sorted reads (:mod:`headrace.state.native`)."""
+    narrow = _where(f"{quote_spark(VNODE)} IN ({', '.join(map(str, vnodes))})")
+    bounds = Bounds(after=(vnodes.start, None), upto=(vnodes.stop - 1, None))
+    found = _Reader(spark, root, layout, runs, [bounds], narrow, narrow).live(lambda file: True)
+    return (_empty(spark, layout) if found is None else found).selectExpr(*_columns(layout, False)).coalesce(1)
 
 
 Narrow = Callable[[DataFrame], DataFrame]
@@ -126,6 +135,12 @@ def key_order(layout: Layout, within: str = "") -> list[Column]:
         else:
             columns.append(column.asc_nulls_first() if key.nulls_first else column.asc_nulls_last())
     return columns
+
+
+def sorted_by_key(rows: DataFrame, layout: Layout) -> DataFrame:
+    """Each partition in (vnode, pk) order."""
+    start = order_start(layout)
+    return rows.sortWithinPartitions(*([] if start is None else [F.expr(start)]), *key_order(layout))
 
 
 def _columns(layout: Layout, internal: bool) -> list[str]:

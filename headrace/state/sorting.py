@@ -12,6 +12,8 @@ from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 
 _FAST_KEYS = ("smallint", "integer", "bigint")
+_NULLS_BY_KEY = int(pa.__version__.split(".")[0]) >= 25
+"""Whether this Arrow wants to be told of each key where its NULLs go, not of all at once."""
 
 
 def in_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Table:
@@ -33,23 +35,26 @@ def sort_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Array:
     keys = layout.pk
     kinds = [layout.types[key.name].name for key in keys]
     has_null = any(rows[key.name].null_count for key in keys)
-    if len(keys) == 1 and kinds[0] in _FAST_KEYS and not keys[0].descending and not has_null:
-        # Four stable passes, least significant first; numpy sorts 16-bit numbers by counting.
+    if all(kind in _FAST_KEYS for kind in kinds) and not has_null and not any(key.descending for key in keys):
+        # Stable passes, least significant first; numpy sorts 16-bit numbers by counting.
         order = np.arange(rows.num_rows)
-        for name in (*reversed(then), keys[0].name):
+        for name in (*reversed(then), *(key.name for key in reversed(keys))):
             column = rows[name].to_numpy()
             if name in then and (len(column) == 0 or column.min() == column.max()):
                 continue
             order = order[np.argsort(column[order], kind="stable")]
         return pa.array(order[np.argsort(rows[VNODE].to_numpy()[order], kind="stable")])
     floats = any(kind in ("real", "double precision") for kind in kinds)
-    if has_null or floats:
-        # Arrow places NULLs and NaNs by its own rules; the key's bytes know ours.
+    places = {"at_start" if key.nulls_first else "at_end" for key in keys if rows[key.name].null_count}
+    if floats or len(places) > 1:
+        # Arrow places NaNs by its own rules, and all NULLs at one end; the key's bytes know ours.
         encoded = layout.encode(rows)
         extra = [rows[name].to_pylist() for name in then]
         ranks = list(zip(encoded, *extra, strict=True))
         return pa.array(sorted(range(rows.num_rows), key=ranks.__getitem__), pa.int64())
-    sort_keys = [(VNODE, "ascending")]
-    sort_keys += [(key.name, "descending" if key.descending else "ascending") for key in keys]
-    sort_keys += [(name, "ascending") for name in then]
-    return pc.sort_indices(rows, sort_keys=sort_keys)
+    names = [(VNODE, False), *((key.name, key.descending) for key in keys), *((name, False) for name in then)]
+    nulls = (*places, "at_end")[0]
+    sort_keys = [(name, "descending" if descending else "ascending") for name, descending in names]
+    if _NULLS_BY_KEY:
+        return pc.sort_indices(rows, sort_keys=[(*each, nulls) for each in sort_keys])
+    return pc.sort_indices(rows, sort_keys=sort_keys, null_placement=nulls)

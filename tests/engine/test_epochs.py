@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -20,6 +21,7 @@ from headrace.errors import (
     StorageError,
     UndefinedRelation,
 )
+from headrace.state import files as files_module
 from headrace.state.prepared import PreparedJobs
 from tests.engine.conftest import PATIENCE, eventually
 
@@ -306,6 +308,36 @@ def test_a_commit_that_keeps_failing_gives_the_epoch_up(db, t, monkeypatch):
         assert rows(db, "SELECT * FROM t") == [(1, 1)]
     db.sql("UPDATE t SET v = v + 1")
     assert rows(db, "SELECT * FROM t") == [(1, 2)]
+
+
+def test_an_epoch_is_durable_before_it_is_committed(db, t, monkeypatch):
+    """What it wrote is synced before the manifest is; if that fails, it is given up, and not synced again."""
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT v, count(*) AS c FROM t GROUP BY v")
+    synced, sync = [], files_module._sync_file
+    commit = db.engine.store.commit
+
+    def fails_once(full: str) -> None:
+        synced.append(full)
+        if len(synced) == 1:
+            raise OSError(errno.EIO, "a test says so")
+        sync(full)
+
+    def committed(previous, new) -> None:
+        named = {file.path for runs in new.runs.values() for run in runs for file in run.files}
+        old = {file.path for runs in previous.runs.values() for run in runs for file in run.files}
+        assert all(any(full.endswith(path) for full in synced) for path in named - old)
+        commit(previous, new)
+
+    monkeypatch.setattr(files_module, "_sync_file", fails_once)
+    monkeypatch.setattr(db.engine.store, "commit", committed)
+    with pytest.raises(StorageError, match="could not be made durable"):
+        db.sql("INSERT INTO t VALUES (1001, 5)")
+    first = set(synced)
+    db.sql("INSERT INTO t VALUES (1001, 5)")
+    assert not first & set(synced[len(first) :])
+    ((said, *_),) = db.sql("CHECK MATERIALIZED VIEW v").rows()
+    assert said.startswith("equal")
+    assert db.sql("SELECT count(*) FROM t WHERE id = 1001").rows() == [(1,)]
 
 
 def test_a_commit_that_was_made_but_not_confirmed(db, t, warehouse, spark, monkeypatch):

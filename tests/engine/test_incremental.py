@@ -44,6 +44,7 @@ VIEWS = {
     "self_join": "SELECT p.id, q.id AS other FROM t AS p JOIN t AS q ON p.k = q.x WHERE p.id <> q.id",
     "three": "SELECT t.id, u.n, w.b FROM t, u, w WHERE t.k = u.y AND u.n = w.a",
     "joined_groups": "SELECT t.s, sum(u.n) AS sn, count(*) AS c FROM t JOIN u ON t.k = u.y GROUP BY t.s",
+    "self_groups": "SELECT p.s, count(*) AS c, sum(q.id) AS si FROM t AS p JOIN t AS q ON p.k = q.x GROUP BY p.s",
     "has_partner": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.k AND u.n > 2)",
     "has_no_partner": "SELECT id, x FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
     "among": "SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE n > 1)",

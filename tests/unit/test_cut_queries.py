@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.engine.groups import added_up
+from headrace.operators.vector_pieces import vectorized_piece
 from headrace.plan.build import build
 from headrace.plan.cut import cut
 from headrace.plan.keys import stream_key
@@ -31,6 +32,10 @@ from headrace.types import SqlType
 from tests.support.random_queries import TABLES, Queries, random_rows
 
 COUNT = 4000 if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else 100
+
+
+VECTORIZED: Counter = Counter()
+"""How many pieces of a kind Arrow has evaluated."""
 
 
 def _catalog() -> Catalog:
@@ -115,6 +120,40 @@ def check_sums(
     assert _counted(added_up(layout, relation.operator, whole, nothing, other)) == _counted(one), relation.query
 
 
+def check_linear(
+    lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]], chance: random.Random
+) -> None:
+    """What the rows of one half of an input say and what those of the other half say is what all of them say."""
+    for id in relation.operator.linear:
+        mine = [chance.random() < 0.5 for _ in held[id]]
+        said: Counter = Counter()
+        for half in (True, False):
+            for other in relation.reads:
+                rows = held[other]
+                if other == id:
+                    rows = [row for row, chosen in zip(rows, mine, strict=True) if chosen is half]
+                lite.store(catalog.relations[other], rows, "part")
+            said.update(lite.rows(relation.query, "part"))
+        assert said == Counter(held[relation.id]), f"{relation.query} is not linear in {catalog.relations[id].name}"
+
+
+def check_vectors(relation: Relation, catalog: Catalog, held: dict[int, list[tuple]]) -> None:
+    """What Arrow can evaluate, it evaluates as SQLite does."""
+    names = {catalog.relations[id].name: id for id in relation.reads}
+    layout = Layout.of(relation)
+    bound = bind_query(parse_query(relation.query), catalog)
+    left_out = {name for name, _, _ in relation.operator.averages}
+    plan = vectorized_piece(bound.expression, names, layout.types, left_out)
+    if plan is None:
+        return
+    tables = {id: _arrow(Layout.of(catalog.relations[id]), held[id]) for id in relation.reads}
+    found = plan.evaluate(tables).select(layout.names)
+    expected = _arrow(layout, held[relation.id])
+    shown = [name for name in layout.names if name not in left_out]
+    VECTORIZED[relation.operator.describe] += 1
+    assert _counted(found.select(shown)) == _counted(expected.select(shown)), relation.query
+
+
 def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]]) -> None:
     """The first rows of each key of its inputs are all that it needs."""
     for (id, columns), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
@@ -133,6 +172,11 @@ def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int
 
 def _arrow(layout: Layout, rows: list[tuple]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(layout.names)
+    # SQLite has no booleans but numbers.
+    columns = [
+        [None if each is None else bool(each) for each in values] if pa.types.is_boolean(field.type) else values
+        for values, field in zip(columns, layout.row_schema, strict=True)
+    ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, layout.row_schema, strict=True)]
     return pa.table(arrays, schema=layout.row_schema)
 
@@ -171,6 +215,9 @@ def check(seed: int) -> str:
             check_sums(lite, relation, arrangements.catalog, held, chance)
         if operator is not None and operator.first:
             check_first(lite, relation, arrangements.catalog, held)
+        if operator is not None:
+            check_vectors(relation, arrangements.catalog, held)
+            check_linear(lite, relation, arrangements.catalog, held, chance)
         if operator is None or operator.adds or not operator.key:
             continue
         every = _keys(found, relation, operator.key)
@@ -203,3 +250,9 @@ def test_pieces_say_what_the_query_says(start):
         except Exception as error:
             error.add_note(f"seed {seed}: {Queries(random.Random(seed)).query()}")
             raise
+
+
+def test_arrow_evaluates_what_is_plain():
+    for seed in range(60):
+        check(seed)
+    assert {"inner join", "left join", "semi join", "anti join", "aggregate"} <= set(VECTORIZED)

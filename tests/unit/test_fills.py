@@ -17,7 +17,7 @@ import pytest
 from headrace.backfill.positions import Chunk, split
 from headrace.catalog import KeyColumn
 from headrace.engine import fills
-from headrace.engine.fills import FillRange, View, steps_of
+from headrace.engine.fills import FillRange, FillVnodes, View, steps_of
 from headrace.operators.vectors import Call, Column, Constant, VectorBranch, VectorFilter, VectorProject
 from headrace.state import writer as writer_module
 from headrace.state.files import LocalFiles
@@ -173,6 +173,36 @@ def test_a_chunk_has_the_live_rows_of_its_range(tmp_path, kind, seed):
         ]
         found = filled(history, chunk, tmp_path, source.choice([1, 10, 1000]))
         assert found == expected, f"seed {seed}: {chunk}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_index_has_them_by_its_own_key(tmp_path, seed):
+    """Each task has the rows of its vnodes, in the order of the index, whatever is NULL."""
+    source = random.Random(seed)
+    history = History(UPSTREAMS["one column"], tmp_path, source)
+    for count in (150, 30, 5):
+        history.write(count, 100)
+    chunk = any_chunk(history, source)
+    nulls_first = source.random() < 0.5
+    layout = Layout(
+        relation_id=2,
+        columns=(("v", INT), ("id", INT)),
+        pk=(KeyColumn(name="v", nulls_first=nulls_first), KeyColumn(name="id")),
+        distribution=("v",),
+    )
+    branch = VectorBranch(1, (VectorProject((("v", Column("v"), pa.int32()), ("id", Column("id"), pa.int32()))),))
+    body = FillVnodes(files=history.files, source=history.layout, view=View(layout=layout, branches=(branch,)))
+    steps = steps_of(history.run_files, chunk, IndexCache(LocalStorage(str(tmp_path))), source.choice([1, 10, 1000]))
+    tasks = pa.array([pickle.dumps((first, last, steps)) for first, last in ((0, 100), (100, 256))], pa.binary())
+    lines = [line for out in body(iter([pa.record_batch({"task": tasks})])) for line in out.to_pylist()]
+    found = []
+    for file in sorted(written_files(lines).get(2, []), key=lambda file: file.low):
+        table = pq.read_table(f"{tmp_path}/{file.path}")
+        assert table[VNODE].to_numpy().tolist() == vnodes_of(table, ["v"], [INT]).tolist()
+        found += zip(layout.encode(table), table["v"].to_pylist(), table["id"].to_pylist(), strict=True)
+    assert [key for key, _, _ in found] == sorted(key for key, _, _ in found)
+    expected = [(row["v"], row["id"]) for row in history.within(chunk)]
+    assert sorted(map(repr, ((v, id) for _, v, id in found))) == sorted(map(repr, expected)), f"seed {seed}"
 
 
 def test_a_value_that_only_spark_can_judge(tmp_path):

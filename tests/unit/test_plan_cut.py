@@ -232,3 +232,39 @@ def test_explain(catalog):
     arranged, joined, of_joined = (each.name for each in arrangements.made)
     assert f"StreamAggregate {{ key: [s], dist: hash(s), state: [v, {of_joined}], incremental" in text
     assert f"StreamInnerJoin {{ key: [_hr_key_0], dist: hash(_hr_key_0), state: [{joined}, {arranged}, u], incr" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "linear", "passing"),
+    [
+        ("SELECT t.s, sum(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, True),
+        ("SELECT t.s, count(DISTINCT u.n) AS m, count(*) AS c FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, True),
+        ("SELECT t.s, max(u.n) AS m FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, False),
+        ("SELECT t.s, max(u.n) AS m, sum(u.n) AS c FROM t JOIN u ON t.k = u.id GROUP BY t.s", 2, False),
+        ("SELECT t.s, count(u.n) AS m FROM t LEFT JOIN u ON t.k = u.id GROUP BY t.s", 1, False),
+        ("SELECT t.s, count(u.n) AS m FROM t FULL JOIN u ON t.k = u.id GROUP BY t.s", 0, False),
+        ("SELECT s, count(*) AS m FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.k) GROUP BY s", 1, False),
+        ("SELECT p.s, count(q.s) AS m FROM t AS p JOIN t AS q ON p.k = q.k GROUP BY p.s", 0, False),
+    ],
+)
+def test_which_inputs_are_linear_and_what_is_not_stored(catalog, text, linear, passing):
+    bound = bind_query(parse_query(text), catalog)
+    _, arrangements = cut(bound, catalog, "v", bound.output)
+    (join,) = [each for each in arrangements.made if each.operator and "join" in each.operator.describe]
+    assert len(join.operator.linear) == linear
+    assert arrangements.catalog.relations[join.id].operator.passing == passing
+    assert Relation.from_json(join.to_json()) == join
+
+
+def test_what_is_not_stored_is_shared_with_those_who_need_no_more(catalog):
+    def made(text: str, catalog: Catalog) -> tuple[list[Relation], Catalog]:
+        bound = bind_query(parse_query(text), catalog)
+        _, arrangements = cut(bound, catalog, "v", bound.output)
+        return [each for each in arrangements.made if each.operator], arrangements.catalog
+
+    joined = "FROM t JOIN u ON t.k = u.id GROUP BY t.s"
+    first, catalog = made(f"SELECT t.s, sum(u.n) AS m {joined}", catalog)
+    assert [each.operator.passing for each in first] == [True, False]
+    assert made(f"SELECT t.s, sum(u.n) + 1 AS m {joined}", catalog)[0] == []
+    (stored,), _ = made(f"SELECT t.s, max(u.n) AS m {joined}", catalog)
+    assert (stored.operator.describe, stored.operator.passing) == ("inner join", False)

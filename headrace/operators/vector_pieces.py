@@ -1,0 +1,429 @@
+"""Pieces of queries over a few rows in Arrow: joins, and sums of groups, where Arrow says what Spark would.
+
+A piece that follows its inputs key by key is evaluated over a few rows in each epoch that touches it. A Spark job for
+them costs more than the rest of the epoch, so what is plain enough is done by Arrow: inner and left joins, EXISTS and
+NOT EXISTS, conditions and expressions that :mod:`headrace.operators.vectorize` knows, counts, and sums, minima and
+maxima of what is not a float. For the rest, and for values that only Spark can judge, there is Spark.
+
+The rows of a relation are a table with its columns, and maybe a weight, which stays with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from headrace.operators.vectorize import vector_of, vector_projection
+from headrace.operators.vectors import Datum, NotVectorized, Vector, VectorFilter, VectorProject
+from headrace.plan.joins import equalities
+from headrace.plan.pieces import conjunction, conjuncts
+from headrace.sql.expressions import COLUMN_TYPE
+from headrace.sql.names import SCHEMA
+from headrace.sql.translate import type_of
+from headrace.sql.typed import BOOLEAN, is_float, is_integer
+from headrace.state.runs import WEIGHT
+from headrace.types import SqlType
+
+MOST_PAIRS = 1_000_000
+"""Pairs of rows that a join may give here."""
+
+SUM_DIGITS = 38
+"""Of a sum of Arrow's, which does not tell when it has more."""
+
+Tables = Mapping[int, pa.Table]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A relation's rows; its columns are called ``alias.name`` from here on."""
+
+    relation_id: int
+    alias: str
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        return _aliased(tables[self.relation_id], self.alias)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    input: Plan
+    steps: tuple[VectorFilter | VectorProject, ...]
+    alias: str | None = None
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        rows = self.input.evaluate(tables)
+        for step in self.steps:
+            rows = step.apply(rows)
+        return rows if self.alias is None else _aliased(rows, self.alias)
+
+
+@dataclass(frozen=True)
+class Joined:
+    left: Plan
+    right: Plan
+    kind: str
+    """inner, left, semi or anti"""
+    keys: tuple[tuple[Vector, Vector], ...]
+    """None: all pairs."""
+    condition: Vector | None
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        left, right = self.left.evaluate(tables), self.right.evaluate(tables)
+        if WEIGHT in left.column_names and WEIGHT in right.column_names:
+            raise NotVectorized("changes of both sides")
+        if self.keys:
+            mine, theirs = _pairs(
+                [one.evaluate(left) for one, _ in self.keys], [other.evaluate(right) for _, other in self.keys]
+            )
+        else:
+            mine, theirs = _all_pairs(left.num_rows, right.num_rows)
+        if self.condition is not None:
+            keep = self.condition.evaluate(_beside(left.take(mine), right.take(theirs)))
+            if isinstance(keep, pa.Scalar):
+                keep = pa.repeat(keep, len(mine))
+            keep = pc.fill_null(keep, False)
+            mine, theirs = mine.filter(keep), theirs.filter(keep)
+        if self.kind == "inner":
+            return _beside(left.take(mine), right.take(theirs))
+        matched = np.zeros(left.num_rows, dtype=bool)
+        matched[mine.to_numpy()] = True
+        if self.kind == "semi":
+            return left.filter(pa.array(matched))
+        alone = left.filter(pa.array(~matched))
+        if self.kind == "anti":
+            return alone
+        nothing = right.slice(0, 0).schema.empty_table()
+        padded = pa.table([pa.nulls(alone.num_rows, field.type) for field in nothing.schema], schema=nothing.schema)
+        return pa.concat_tables([_beside(left.take(mine), right.take(theirs)), _beside(alone, padded)])
+
+
+@dataclass(frozen=True)
+class First:
+    """The first rows in an order."""
+
+    input: Plan
+    order: tuple[tuple[str, bool, bool], ...]
+    """Columns of the result; whether they descend, and have their NULLs first."""
+    offset: int
+    limit: int | None
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        rows = self.input.evaluate(tables)
+        if any(pa.types.is_floating(rows[name].type) for name, _, _ in self.order):
+            raise NotVectorized("an order of floats")
+        found = np.arange(rows.num_rows)
+        for name, descending, nulls_first in reversed(self.order):
+            column = rows[name].take(pa.array(found))
+            if descending:
+                # Stable both ways: backwards, and back again.
+                found, column = found[::-1], column.take(pa.array(np.arange(len(column))[::-1]))
+            by = pc.rank(column, sort_keys="ascending", tiebreaker="min").to_numpy().astype(np.int64)  # NULLs are last
+            if nulls_first is not descending:
+                by[pc.is_null(column).to_numpy()] = -1
+            found = found[np.argsort(by, kind="stable")]
+            if descending:
+                found = found[::-1]
+        stop = rows.num_rows if self.limit is None else self.offset + self.limit
+        return rows.take(pa.array(found[self.offset : stop]))
+
+
+@dataclass(frozen=True)
+class Sum:
+    name: str
+    function: str | None
+    """count, sum, min or max; None for an average that follows from others"""
+    argument: Vector | None
+    """None counts rows."""
+    condition: Vector | None
+    type: pa.DataType
+
+    def prepared(self, rows: pa.Table) -> pa.ChunkedArray:
+        """What is to be counted or summed, of each row."""
+        if self.argument is None:
+            values: Datum = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+        else:
+            values = self.argument.evaluate(rows)
+            if isinstance(values, pa.Scalar):
+                values = pa.repeat(values, rows.num_rows)
+            if self.function == "sum":
+                scale = values.type.scale if pa.types.is_decimal(values.type) else 0
+                values = values.cast(pa.decimal128(SUM_DIGITS, scale))
+                _check_sum(values, scale)
+        if self.condition is not None:
+            keep = self.condition.evaluate(rows)
+            values = pc.if_else(pc.fill_null(keep, False), values, pa.scalar(None, values.type))
+        return values
+
+    def of_nothing(self) -> pa.Array:
+        return pa.array([0 if self.function == "count" else None], self.type)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Groups of exact numbers."""
+
+    input: Plan
+    keys: tuple[tuple[str, Vector, pa.DataType], ...]
+    values: tuple[Sum, ...]
+    alias: str | None = None
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        rows = self.input.evaluate(tables)
+        if not self.keys and rows.num_rows == 0:
+            return self._named({each.name: each.of_nothing() for each in self.values})
+        keys = VectorProject(self.keys).apply(rows)
+        columns = {f"k{at}": keys[name] for at, (name, _, _) in enumerate(self.keys)}
+        asked = []
+        for at, each in enumerate(self.values):
+            if each.function is not None:
+                columns[f"v{at}"] = each.prepared(rows)
+                asked.append((f"v{at}", each.function))
+        # Without a key there is one group.
+        columns["one"] = pa.repeat(pa.scalar(1, pa.int8()), rows.num_rows)
+        by = [name for name in columns if name.startswith("k")] or ["one"]
+        grouped = pa.table(columns).group_by(by, use_threads=False).aggregate(asked)
+        found = {name: grouped[f"k{at}"].cast(kind) for at, (name, _, kind) in enumerate(self.keys)}
+        for at, each in enumerate(self.values):
+            if each.function is None:
+                found[each.name] = pa.nulls(grouped.num_rows, each.type)
+            else:
+                found[each.name] = grouped[f"v{at}_{each.function}"].cast(each.type)
+        return self._named(found)
+
+    def _named(self, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+        return pa.table(columns) if self.alias is None else _aliased(pa.table(columns), self.alias)
+
+
+Plan = Rows | Mapped | Joined | Sums | First
+
+
+def vectorized_piece(
+    query: exp.Expression, relations: Mapping[str, int], types: Mapping[str, SqlType], averages: Collection[str] = ()
+) -> Plan | None:
+    """A bound query over relations, whose columns are stored as ``types``, in order; None if it is Spark's.
+
+    ``averages``: columns that nobody looks at.
+    """
+    try:
+        return _Builder(relations, averages).query(query, types)
+    except NotVectorized:
+        return None
+
+
+class _Builder:
+    def __init__(self, relations: Mapping[str, int], averages: Collection[str]):
+        self._relations, self._averages = relations, averages
+
+    def query(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Plan:
+        if isinstance(node, exp.Select) and (node.args.get("group") is not None or _sums(node)):
+            return self.sums(node, types, alias)
+        if isinstance(node, exp.Select) and alias is None and node.args.get("order") is not None:
+            return self._first(node, types)
+        return self.select(node, types, alias)
+
+    def _first(self, node: exp.Select, types: Mapping[str, SqlType]) -> First:
+        plain = node.copy()
+        counts = {}
+        for key in ("order", "limit", "offset"):
+            clause = plain.args.get(key)
+            plain.set(key, None)
+            if key != "order" and clause is not None:
+                if not isinstance(clause.expression, exp.Literal) or clause.expression.is_string:
+                    raise NotVectorized(f"{key} of an expression")
+                counts[key] = int(clause.expression.name)
+        shown = {each.unalias(): each.alias_or_name for each in plain.expressions}
+        order = []
+        for each in node.args["order"].expressions:
+            if each.this not in shown:
+                raise NotVectorized("an order by what is not shown")
+            descending = bool(each.args.get("desc"))
+            order.append((shown[each.this], descending, bool(each.args.get("nulls_first"))))
+        return First(self.select(plain, types), tuple(order), counts.get("offset", 0), counts.get("limit"))
+
+    def select(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Mapped:
+        plan, _ = self._rows(node, {"expressions", "from_", "joins", "where"})
+        names = [each.alias_or_name for each in node.expressions]
+        if len(set(names)) < len(names):
+            raise NotVectorized("two columns of one name")
+        columns = [
+            vector_projection(name, _flat(each.unalias()), types.get(name))
+            for name, each in zip(names, node.expressions, strict=True)
+        ]
+        return Mapped(plan, (VectorProject(tuple(columns)),), alias)
+
+    def sums(self, node: exp.Select, types: Mapping[str, SqlType], alias: str | None) -> Sums:
+        plan, _ = self._rows(node, {"expressions", "from_", "joins", "where", "group"})
+        group = node.args.get("group")
+        if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
+            raise NotVectorized("several groupings")
+        grouped = list(group.expressions) if group is not None else []
+        keys, values = [], []
+        for each in node.expressions:
+            name, item = each.alias_or_name, each.unalias()
+            kind = types.get(name) or type_of(item)
+            if kind is None or is_float(kind) or is_float(type_of(item)):
+                raise NotVectorized("floats, or a column without a type")
+            if item in grouped:
+                keys.append(vector_projection(name, _flat(item), kind))
+            elif name in self._averages and alias is None:
+                values.append(Sum(name, None, None, None, kind.arrow))
+            else:
+                values.append(_sum(name, item, kind))
+        if len(keys) < len(grouped):
+            raise NotVectorized("a group that is not shown")
+        return Sums(plan, tuple(keys), tuple(values), alias)
+
+    def _rows(self, node: exp.Expression, known: set[str]) -> tuple[Plan, set[str]]:
+        """FROM and WHERE."""
+        if not isinstance(node, exp.Select) or any(value for name, value in node.args.items() if name not in known):
+            raise NotVectorized("more than a join")
+        if node.args.get("from_") is None:
+            raise NotVectorized("no FROM")
+        plan, alias = self._source(node.args["from_"].this)
+        aliases = {alias}
+        for join in node.args.get("joins") or ():
+            if any(value for name, value in join.args.items() if name not in ("this", "side", "kind", "on")):
+                raise NotVectorized("a join of another kind")
+            side, kind = (join.args.get("side") or "").lower(), (join.args.get("kind") or "").lower()
+            if side not in ("", "left") or kind not in ("", "inner", "outer", "cross"):
+                raise NotVectorized(f"{side} {kind} join")
+            right, alias = self._source(join.this)
+            plan = self._joined(plan, right, side or "inner", conjuncts(join.args.get("on")), aliases, {alias})
+            aliases.add(alias)
+        filters = []
+        for each in conjuncts(node.args.get("where")):
+            negated = isinstance(each, exp.Not) and isinstance(each.this.unnest(), exp.Exists)
+            inner = each.this.unnest() if negated else each
+            if isinstance(inner, exp.Exists):
+                plan = self._exists(plan, inner.this, aliases, "anti" if negated else "semi")
+            else:
+                filters.append(each)
+        return (_filtered(plan, filters) if filters else plan), aliases
+
+    def _exists(self, plan: Plan, node: exp.Expression, outer: set[str], kind: str) -> Joined:
+        node = node.unnest() if isinstance(node, exp.Subquery) else node
+        known = {"expressions", "from_", "where"}
+        if not isinstance(node, exp.Select) or any(value for name, value in node.args.items() if name not in known):
+            raise NotVectorized("EXISTS of more than one source")
+        right, alias = self._source(node.args["from_"].this)
+        return self._joined(plan, right, kind, conjuncts(node.args.get("where")), outer, {alias})
+
+    def _joined(
+        self, left: Plan, right: Plan, kind: str, conditions: list[exp.Expression], before: set[str], new: set[str]
+    ) -> Joined:
+        equal = equalities(conditions, before, new)
+        rest = [each for each in conditions if all(each is not one for one, _, _ in equal)]
+        keys = []
+        for _, one, other in equal:
+            kinds = type_of(one), type_of(other)
+            if kinds[0] is None or kinds[0] != kinds[1] or is_float(kinds[0]):
+                raise NotVectorized("a comparison of other types")
+            keys.append((vector_of(_flat(one)), vector_of(_flat(other))))
+        condition = None
+        if rest:
+            condition = vector_projection("condition", _flat(conjunction(rest)), BOOLEAN)[1]
+        return Joined(left, right, kind, tuple(keys), condition)
+
+    def _source(self, node: exp.Expression) -> tuple[Plan, str]:
+        alias = node.args.get("alias")
+        if alias is None or alias.args.get("columns"):
+            raise NotVectorized("a source without a name, or with names for its columns")
+        if isinstance(node, exp.Subquery):
+            if any(value for name, value in node.args.items() if name not in ("this", "alias")):
+                raise NotVectorized("more than a subquery")
+            return self.query(node.this, {}, alias.name), alias.name
+        if not isinstance(node, exp.Table) or node.db != SCHEMA or node.name not in self._relations:
+            raise NotVectorized("something else in FROM")
+        if any(value for name, value in node.args.items() if name not in ("this", "db", "alias")):
+            raise NotVectorized("more than a table")
+        return Rows(self._relations[node.name], alias.name), alias.name
+
+
+def _sums(node: exp.Select) -> bool:
+    return any(_call(each.unalias()) is not None for each in node.expressions)
+
+
+def _call(item: exp.Expression) -> exp.Anonymous | None:
+    call = item.this if isinstance(item, exp.Filter) else item
+    return call if isinstance(call, exp.Anonymous) and call.this in ("count", "sum", "avg", "min", "max") else None
+
+
+def _sum(name: str, item: exp.Expression, kind: SqlType) -> Sum:
+    call = _call(item)
+    if call is None or call.this == "avg" or len(call.expressions) != 1:
+        raise NotVectorized("another aggregate")
+    (argument,) = call.expressions
+    condition = None
+    if isinstance(item, exp.Filter):
+        condition = vector_projection("condition", _flat(item.expression.this), BOOLEAN)[1]
+    if isinstance(argument, exp.Star):
+        return Sum(name, "count", None, condition, kind.arrow)
+    if isinstance(argument, (exp.Distinct, exp.Order)):
+        raise NotVectorized("an aggregate of some values")
+    if call.this == "sum":
+        source = type_of(argument)
+        if source is None or not (is_integer(source) or source.name == "numeric"):
+            raise NotVectorized(f"a sum of {source}")
+    return Sum(name, call.this, vector_of(_flat(argument)), condition, kind.arrow)
+
+
+def _check_sum(values: pa.Array | pa.ChunkedArray, scale: int) -> None:
+    """No sum of some of them may have more digits than there are."""
+    ends = pc.min_max(values)
+    largest = max((abs(ends[end].as_py()) for end in ("min", "max") if ends[end].is_valid), default=0)
+    if largest * len(values) >= 10 ** (SUM_DIGITS - scale):
+        raise NotVectorized("a sum of large numbers")
+
+
+def _filtered(plan: Plan, conditions: Sequence[exp.Expression]) -> Mapped:
+    condition = vector_projection("condition", _flat(conjunction(conditions)), BOOLEAN)[1]
+    return Mapped(plan, (VectorFilter(condition),))
+
+
+def _flat(expression: exp.Expression) -> exp.Expression:
+    """With the columns under the names that they have here."""
+    copy = exp.Paren(this=expression.copy())
+    for each in list(copy.find_all(exp.Column)):
+        new = exp.Column(this=exp.to_identifier(f"{each.table}.{each.name}", quoted=True))
+        new.meta[COLUMN_TYPE] = each.meta.get(COLUMN_TYPE)
+        each.replace(new)
+    return copy.this.pop()
+
+
+def _aliased(rows: pa.Table, alias: str) -> pa.Table:
+    return rows.rename_columns([name if name == WEIGHT else f"{alias}.{name}" for name in rows.column_names])
+
+
+def _beside(left: pa.Table, right: pa.Table) -> pa.Table:
+    return pa.table([*left.columns, *right.columns], names=[*left.column_names, *right.column_names])
+
+
+def _all_pairs(left: int, right: int) -> tuple[pa.Array, pa.Array]:
+    if left * right > MOST_PAIRS:
+        raise NotVectorized("a join of many rows")
+    return pa.array(np.repeat(np.arange(left), right)), pa.array(np.tile(np.arange(right), left))
+
+
+def _pairs(left: Sequence[Datum], right: Sequence[Datum]) -> tuple[pa.Array, pa.Array]:
+    """Which rows are equal in all of some columns, none of them NULL: their numbers on both sides."""
+    tables = []
+    for side, number in ((left, "mine"), (right, "theirs")):
+        if any(isinstance(each, pa.Scalar) for each in side):
+            raise NotVectorized("a comparison with a constant")
+        columns = {f"k{at}": each for at, each in enumerate(side)}
+        tables.append(pa.table(columns | {number: pa.array(np.arange(len(side[0])))}).combine_chunks())
+    if any(one.type != other.type or pa.types.is_floating(one.type) for one, other in zip(left, right, strict=True)):
+        raise NotVectorized("a comparison of other types")
+    names = [f"k{at}" for at, _ in enumerate(left)]
+    if tables[0].num_rows * tables[1].num_rows > MOST_PAIRS:
+        counts = [each.group_by(names, use_threads=False).aggregate([([], "count_all")]) for each in tables]
+        both = counts[0].join(counts[1], names, join_type="inner", right_suffix="_there", use_threads=False)
+        if (pc.sum(pc.multiply(both["count_all"], both["count_all_there"])).as_py() or 0) > MOST_PAIRS:
+            raise NotVectorized("a join of many rows")
+    joined = tables[0].join(tables[1], names, join_type="inner", use_threads=False).combine_chunks()
+    return tuple(pc.fill_null(joined[name].combine_chunks(), 0) for name in ("mine", "theirs"))
