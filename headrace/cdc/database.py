@@ -3,8 +3,8 @@
 A *control* answers short questions: ``snapshot()`` (which transactions one sees now), ``log_end()`` and
 ``log_bytes(start, end)`` (how far behind is one?), ``table(schema, name)``,
 ``estimated_rows(table)``, ``row_bytes(table)``, ``key_after(table, start, rows)`` and ``places(table, keys, bounds)``
-(the order of keys, which only the database knows). A *feed* is the log (:class:`headrace.cdc.stream.LogFeed`). A
-*hold* is what the chunks of one flight are read as of (:class:`Hold`).
+(the order of keys, which only the database knows); ``interrupt()`` ends waiting for an answer. A *feed* is the log
+(:class:`headrace.cdc.stream.LogFeed`). A *hold* is what the chunks of one flight are read as of (:class:`Hold`).
 """
 
 from __future__ import annotations

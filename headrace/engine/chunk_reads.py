@@ -95,6 +95,7 @@ class ChunkReads:
         chunk.files.add_done_callback(delete)
 
     def stop(self) -> None:
+        self._control.interrupt()
         self._asking.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._control.close()

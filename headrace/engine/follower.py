@@ -105,7 +105,7 @@ class Follower:
         self._turns.start()
 
     def stop(self) -> None:
-        self._turns.stop()
+        self._turns.stop(self._control.interrupt)
         self._stream.stop()
         self._reads.stop()
         self._control.close()

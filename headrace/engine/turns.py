@@ -19,6 +19,9 @@ SHORTEST, LONGEST = 0.1, 30.0
 
 AFTER_A_FAULT = 5.0
 
+STOPPING = 5.0
+"""Seconds that a turn has to come to its end when it is to be the last"""
+
 
 class Turns:
     def __init__(
@@ -36,11 +39,13 @@ class Turns:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """No turn is running when it returns, and none begins."""
+    def stop(self, interrupt: Callable[[], None] = lambda: None) -> None:
+        """No turn is running when it returns, and none begins. ``interrupt`` is for one that takes long."""
         self.stopping = True
         self.news.set()
         if self._thread.is_alive():
+            self._thread.join(STOPPING)
+            interrupt()
             self._thread.join()
 
     def _run(self) -> None:

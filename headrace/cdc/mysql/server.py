@@ -49,6 +49,11 @@ class Control:
     def value(self, sql: str) -> str | None:
         return self.rows(sql)[0][0]
 
+    def interrupt(self) -> None:
+        """Whoever waits for an answer gives up. Nothing is asked any more."""
+        if (session := self._session) is not None:
+            session.interrupt()
+
     def close(self) -> None:
         session, self._session = self._session, None
         if session is not None:

@@ -7,6 +7,7 @@ executor, or the walsender that decodes the log.
 from __future__ import annotations
 
 import contextlib
+import select
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 OLDEST = 130000
 """The first version with pg_current_snapshot() and publications of partitioned tables"""
+
+CONNECT_SECONDS = 10
+
+ANSWER_SECONDS = 300
+"""A server that has not answered a short question for so long will not. Its machine may still say that it is there."""
 
 LET_GO_SECONDS = 10
 """How long a reader of the log that is told to go may take"""
@@ -72,12 +78,15 @@ class Address:
             return psycopg2.connect(
                 host=self.host, port=self.port, user=self.user, dbname=self.database, password=self.password,
                 sslmode=self.sslmode, sslrootcert=self.sslrootcert, sslcert=self.sslcert, sslkey=self.sslkey,
-                options=options, client_encoding="UTF8", application_name="headrace", connect_timeout=10,
+                options=options, client_encoding="UTF8", application_name="headrace", connect_timeout=CONNECT_SECONDS,
                 # A server that is gone without a word is noticed after a minute, not after hours.
                 keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=60_000, **how,
             )  # fmt: skip
         except psycopg2.Error as problem:
-            raise SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}") from None
+            raise self.unreachable(problem) from None
+
+    def unreachable(self, problem: Exception) -> SourceUnreachable:
+        return SourceUnreachable(f"cannot connect to PostgreSQL at {self}: {self._said(problem)}")
 
     def _said(self, problem: Exception) -> str:
         said = " ".join(str(problem).split())
@@ -111,24 +120,47 @@ def driver() -> Any:
 
 
 class Control:
-    """A connection for short questions. It is opened when needed, and again after it was lost."""
+    """A connection for short questions. It is opened when needed, and again after it was lost. Nobody waits for ever
+    for an answer: a server that hangs is like one that is gone."""
 
     def __init__(self, address: Address):
         self.address = address
         self._connection: Any = None
+        self._interrupted = False
 
     def rows(self, sql: str) -> list[tuple]:
         with self.address.errors():
             try:
                 if self._connection is None or self._connection.closed:
-                    self._connection = self.address.connect()
-                    self._connection.autocommit = True
+                    self._connect()
                 with self._connection.cursor() as cursor:
                     cursor.execute(sql)
+                    self._wait(ANSWER_SECONDS)
                     return cursor.fetchall() if cursor.description else []
             except BaseException:
                 self.close()
                 raise
+
+    def _connect(self) -> None:
+        self._connection = self.address.connect(async_=1)  # that is, whoever asks waits by himself, as below
+        try:
+            self._wait(CONNECT_SECONDS)
+        except driver().Error as problem:
+            raise self.address.unreachable(problem) from None
+
+    def _wait(self, seconds: float) -> None:
+        """Until what was asked is answered."""
+        psycopg2, deadline = driver(), time.monotonic() + seconds
+        wanted = {psycopg2.extensions.POLL_READ: select.POLLIN, psycopg2.extensions.POLL_WRITE: select.POLLOUT}
+        while (state := self._connection.poll()) != psycopg2.extensions.POLL_OK:
+            waiting = select.poll()
+            waiting.register(self._connection.fileno(), wanted[state])
+            if not waiting.poll(500) and (self._interrupted or time.monotonic() > deadline):
+                raise psycopg2.OperationalError(f"it has not answered for {seconds} s")
+
+    def interrupt(self) -> None:
+        """Whoever waits for an answer gives up. Nothing is asked any more."""
+        self._interrupted = True
 
     def value(self, sql: str) -> Any:
         return self.rows(sql)[0][0]

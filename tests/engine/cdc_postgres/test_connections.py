@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from headrace.cdc.postgres import stream
 from headrace.engine.writes import WriteEvaluator
 from tests.engine.cdc import stories
+from tests.engine.cdc.followed import source_state
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, FollowedPostgres, caught_up, create_source, rows, theirs
 from tests.support.postgres import Postgres
 from tests.support.waiting import eventually
@@ -77,6 +81,27 @@ def encrypted(tmp_path_factory) -> Iterator[tuple[Postgres, Path]]:
     server.start()
     yield server, folder
     server.remove()
+
+
+def test_a_server_that_hangs_is_like_one_that_is_gone(db, postgres, source, monkeypatch):
+    """Its machine goes on to acknowledge what is sent, so no connection is ever lost."""
+    monkeypatch.setattr("headrace.cdc.postgres.server.ANSWER_SECONDS", 1)
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY)")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    pids = [postgres._process.pid, *(pid for (pid,) in postgres.run("SELECT pid FROM pg_stat_activity"))]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    try:
+        eventually(lambda: source_state(db)[0] == "retrying")
+        eventually(lambda: "not answered for" in (source_state(db)[1] or ""))
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    postgres.run("INSERT INTO t VALUES (1)")
+    eventually(lambda: rows(db, "SELECT * FROM t") == [(1,)])
+    eventually(lambda: source_state(db) == ("running", None))
 
 
 def test_encrypted_connections(db, encrypted):
