@@ -41,6 +41,7 @@ from headrace.errors import (
     UndefinedColumn,
     WrongObjectKind,
 )
+from headrace.failpoints import failpoint
 from headrace.sql import statements as ast
 from headrace.sql.names import check_column_names
 from headrace.state.keys import KeyCodec
@@ -142,6 +143,7 @@ class Sources:
             id = self._engine.coordinator.mutate(_add_source(statement, state), statement.name)
             try:
                 state = server.set_up(control, state)
+                failpoint("after_set_up")
                 self._engine.coordinator.mutate(_set_source(id, state), statement.name)
             except BaseException:
                 server.clean_up(control, state)

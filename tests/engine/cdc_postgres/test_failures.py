@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 
 import psycopg2.extras
@@ -11,8 +15,10 @@ import headrace
 from headrace.cdc.postgres import server
 from headrace.engine.chunk_reads import READERS
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed, Unsupported
+from tests.engine.cdc.followed import source_state
 from tests.engine.cdc_postgres.conftest import (
     NEEDS_POSTGRES,
+    ROOT,
     active,
     caught_up,
     create_source,
@@ -89,6 +95,27 @@ def test_a_server_that_restarts_is_followed_on(db, postgres, source, immediate):
     db.sql("WAIT t")
     caught_up(db, postgres)
     assert rows(db, "SELECT * FROM t") == theirs(postgres, "SELECT * FROM t")
+
+
+def test_a_process_killed_while_a_source_is_made(db, postgres, spark, warehouse):
+    """What it has made on the server is known, and goes with the source."""
+    db.sql("CREATE SECRET pw AS '" + PASSWORD.replace("'", "''") + "'")
+    db.close()
+    create = f"CREATE SOURCE pg WITH ({options(postgres)}, password = SECRET pw)"
+    gateway = spark.sparkContext._gateway.gateway_parameters
+    borrowed = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.auth_token}
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.engine.cdc_child", warehouse, create], cwd=ROOT, timeout=200, text=True,
+        capture_output=True, env=os.environ | borrowed | {"HEADRACE_FAILPOINT": "after_set_up:1"},
+    )  # fmt: skip
+    assert process.returncode == -signal.SIGKILL, process.stderr[-2000:]
+    assert len(postgres.run("SELECT 1 FROM pg_replication_slots")) == 1
+    with headrace.connect(warehouse, spark=spark) as again:
+        state, why = source_state(again)
+        assert (state, why) == ("failed", "it was not created completely: drop it, and create it again")
+        again.sql("DROP SOURCE pg")
+        assert postgres.run("SELECT 1 FROM pg_replication_slots") == postgres.run("SELECT 1 FROM pg_publication") == []
+        again.sql(f"{create}; DROP SOURCE pg")
 
 
 def test_an_engine_that_was_taken_over_lets_go_of_the_log(db, postgres, source, spark, warehouse):
