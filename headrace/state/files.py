@@ -13,8 +13,8 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -127,8 +127,19 @@ class Unsynced:
 
     def make_durable(self, pool: Executor) -> None:
         files, self._files = self._files, {}
-        list(pool.map(_sync_file, files))
-        list(pool.map(sync_folder, {os.path.dirname(each) for each in files}))
+        _together(pool, _sync_file, files)
+        _together(pool, sync_folder, {os.path.dirname(each) for each in files})
+
+
+def _together(pool: Executor, work: Callable[[str], None], items: Iterable[str]) -> None:
+    begun: list[Future[None]] = []
+    for item in items:
+        try:
+            begun.append(pool.submit(work, item))
+        except RuntimeError:  # the program's main thread has ended: no pool takes anything more, but others go on
+            work(item)
+    for each in begun:
+        each.result()
 
 
 _COLLECTING = threading.local()
