@@ -16,10 +16,8 @@ counts, and all events of a key are in one partition, so their order is that of 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +28,7 @@ import pyarrow.compute as pc
 from headrace.sources import avro
 from headrace.sources.decoding import arrow_fields, checked, decode, json_table
 from headrace.sources.definition import Definition
-from headrace.sources.values import NotThis, field_value, json_value, text_value
+from headrace.sources.values import NotThis, field_value, json_value, read_json, reason_of, text_value
 from headrace.types import SqlType
 
 DELETED = "_hr_deleted"
@@ -68,7 +66,8 @@ class Changes:
             return None
         try:
             found = self._envelopes(values) if self.definition.format == "debezium" else self._upserts(keys, values)
-        except pa.ArrowException:
+        except Exception as problem:
+            reason_of(problem)
             return None
         return None if found is None or any(found.columns[name].null_count for name in self.key) else found
 
@@ -160,7 +159,7 @@ class Changes:
                 found = {self.key[0]: found}
             return {name: self._value(found, name) for name in self.key} if isinstance(found, dict) else {}
         try:
-            found = json.loads(key, parse_float=Decimal)
+            found = read_json(key)
         except ValueError:
             found = None
         if isinstance(found, dict):
@@ -189,8 +188,8 @@ class Changes:
 
 def _object(text: bytes, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as problem:
+        found = read_json(text)
+    except ValueError as problem:
         raise NotThis(f"{what} is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise NotThis(f"{what} is JSON, but not an object")

@@ -26,7 +26,7 @@ from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
-from headrace.sources.values import NotThis
+from headrace.sources.values import reason_of
 
 TOPIC, SERVERS, MODE, MILLIS = (
     "topic",
@@ -256,18 +256,19 @@ class ChangesReader(TopicReader):
         for message in messages:
             try:
                 found = changes.of(message.key(), message.value())
-            except NotThis as reason:
-                record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
-                bad.append(record)
+            except Exception as problem:
+                bad.append(_bad(split, message, reason_of(problem)))
                 continue
             if found is not None:
                 rows.append(found[0])
                 gone.append(found[1])
                 good.append(message)
-        columns = {
-            name: pa.array([row[at] for row in rows], kind.arrow)
-            for at, (name, kind) in enumerate(self.definition.columns)
-        }
+        columns, unfit = decoding.arrays_of(self.definition, rows)
+        if unfit:
+            bad = sorted([*bad, *(_bad(split, good[each.at], each.reason) for each in unfit)], key=lambda it: it.offset)
+            wrong = {each.at for each in unfit}
+            gone = [each for at, each in enumerate(gone) if at not in wrong]
+            good = [each for at, each in enumerate(good) if at not in wrong]
         return self._finished(columns, pa.array(gone, pa.bool_()), good, bad)
 
     def _finished(
@@ -278,6 +279,10 @@ class ChangesReader(TopicReader):
             columns[each.name] = pa.array(_INCLUDED[each.what](messages, each.header), schema.field(each.name).type)
         shown = {name: columns[name] for name, _ in self.definition.shown}
         return Decoded(rows=pa.table({**shown, DELETED: gone}), bad=tuple(bad))
+
+
+def _bad(split: int, message: Any, reason: str) -> BadRecord:
+    return BadRecord(split=split, offset=message.offset(), reason=reason, raw=message.value())
 
 
 class Topic:

@@ -62,11 +62,14 @@ def test_debezium():
         ("upsert", b"1", b"[]"), ("upsert", b"1", b"{"), ("upsert", b"1", b'{"n": "x"}'),
         ("debezium", None, b'{"op": "t"}'), ("debezium", None, b'{"op": "c"}'), ("debezium", None, b'{"payload": 1}'),
         ("debezium", None, b'{"op": "d", "before": {"w": "a"}}'),
+        ("upsert", b"1", b'{"w": "\\ud800"}'), ("upsert", b"1", b'{"more": 1e99999999999999999999}'),
+        ("upsert", b"1e99999999999999999999", b"{}"), ("upsert", b"[" * 100_000, b"{}"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_change(format, key, value):
     with pytest.raises(NotThis):
         changes(format).of(key, value)
+    assert changes(format).block([key], [value]) is None
 
 
 def test_a_composite_key_is_an_object():
