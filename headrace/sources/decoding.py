@@ -59,6 +59,7 @@ def check(definition: Definition, encodings: Sequence[str]) -> None:
             raise InvalidDefinition("ENCODE BYTES needs one column, of type BYTEA or VARCHAR")
     if definition.encode == "csv":
         delimiter_of(definition)
+        has_header(definition)
         for name, kind in definition.columns:
             if kind.name in ("array", "struct", "map", "bytea"):
                 raise InvalidDefinition(f'column "{name}": ENCODE CSV has no values of type {kind}')
@@ -86,6 +87,13 @@ def delimiter_of(definition: Definition) -> str:
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
         raise InvalidDefinition(f"a delimiter cannot be {delimiter!r}", hint="it is one character")
     return delimiter
+
+
+def has_header(definition: Definition) -> bool:
+    without = dict(definition.encode_options).get("without_header", "false")
+    if without.lower() not in ("true", "false"):
+        raise InvalidDefinition(f"without_header cannot be {without!r}", hint="it is true or false")
+    return without.lower() == "false"
 
 
 def decode(definition: Definition, values: Values, records: avro.Records | None = None) -> tuple[Columns, list[Fault]]:
