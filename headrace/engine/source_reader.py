@@ -115,6 +115,10 @@ class SourceReader:
     def error(self) -> HeadraceError | None:
         return self._turns.error
 
+    def trouble(self, view_id: int | None = None) -> HeadraceError | None:
+        """Why the stream, or the history of a view (any, if none is given), does not go on."""
+        return self.error or (self._histories.any_error() if view_id is None else self._histories.error(view_id))
+
     def extents(self) -> dict[int, Extent]:
         """What there is now, for others than the reader itself."""
         with self._asking:
