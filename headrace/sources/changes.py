@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.sources import avro
+from headrace.errors import DataError
+from headrace.sources import avro, debezium
 from headrace.sources.decoding import arrow_fields, checked, decode, json_table
 from headrace.sources.definition import Definition
 from headrace.sources.values import NotThis, field_value, json_value, read_json, reason_of, text_value
@@ -33,6 +34,13 @@ from headrace.types import SqlType
 
 DELETED = "_hr_deleted"
 """The column that says that a row is gone: it has its key, and nothing else"""
+
+
+_DECIMAL = debezium.DECIMAL.encode()
+
+
+class Truncated(DataError):
+    """All rows are gone at once. Left out like a bad event, it would leave a table that is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +99,8 @@ class Changes:
     def _envelopes(self, values: Sequence[bytes | None]) -> Block | None:
         if (fields := arrow_fields(self.definition.columns)) is None:
             return None
+        if any(value is not None and _DECIMAL in value for value in values):
+            return None  # Arrow would take the bytes of a decimal for a text
         said = np.array([at for at, value in enumerate(values) if value is not None], dtype=np.int64)
         row, key = pa.struct(fields), pa.struct([each for each in fields if each.name in self.key])
         envelope = [pa.field("op", pa.string()), pa.field("before", key), pa.field("after", row)]
@@ -133,6 +143,11 @@ class Changes:
         event = self._content(value)
         payload = event.get("payload", event)
         operation = payload.get("op") if isinstance(payload, dict) else None
+        if operation == "t":
+            raise Truncated(
+                "the table that Debezium follows was truncated, and rows cannot be removed without their keys",
+                hint="drop the table and create it again; skipped.operations = t, Debezium's default, leaves this out",
+            )
         if operation not in ("c", "r", "u", "d"):
             raise NotThis(f"it is not an event of Debezium that changes a row: op is {operation!r}")
         deleted = operation == "d"
@@ -140,7 +155,12 @@ class Changes:
         if not isinstance(fields, dict):
             raise NotThis(f"it lacks the row {'before' if deleted else 'after'} the change")
         names = self.key if deleted else self._kinds
-        row = dict.fromkeys(self._kinds) | {name: self._value(fields, name) for name in names}
+        if self.records is None:
+            schemas = debezium.schemas_of(event, "before" if deleted else "after")
+            found = {name: debezium.field_value(fields, name, self._kinds[name], schemas.get(name)) for name in names}
+        else:
+            found = {name: self._value(fields, name) for name in names}
+        row = dict.fromkeys(self._kinds) | found
         return self._checked(row, deleted=deleted)
 
     def _checked(self, row: dict[str, Any], *, deleted: bool) -> tuple[list[Any], bool]:
