@@ -40,6 +40,12 @@ EARLIEST, LATEST, TIMESTAMP = "earliest", "latest", "timestamp"
 BLOCK = 16_384
 """Events that are decoded together"""
 
+BLOCK_BYTES = 16 << 20
+"""… or fewer, if they are large"""
+
+FIRST = 1_000
+"""Events that are asked for before it is known how large they are"""
+
 AHEAD = "4096"
 """Kilobytes that are fetched before they are asked for. It is not known there where a range ends, so what lies behind
 its end is fetched in vain."""
@@ -129,13 +135,7 @@ class TopicReader:
         consumer = self._consumer(kafka)
         consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
         try:
-            block: list[Any] = []
-            for messages in self._messages(kafka, consumer, task):
-                block += messages
-                if len(block) >= BLOCK:
-                    yield self._decoded(task.split, block)
-                    block = []
-            if block:
+            for block in in_blocks(self._messages(kafka, consumer, task)):
                 yield self._decoded(task.split, block)
         except BaseException:
             _consumers.pop(repr(self.config), None)
@@ -164,10 +164,10 @@ class TopicReader:
 
     def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[list[Any]]:
         deadline = time.monotonic() + PATIENCE
-        after, ended = task.start, False
+        after, ended, fit = task.start, False, FIRST
         while not ended:
             # So many, and one that says that there are no more: who asks for more waits for them.
-            wanted = min(BLOCK, task.end - after + 1)
+            wanted = min(fit, task.end - after + 1)
             messages = consumer.consume(num_messages=wanted, timeout=0.1)
             if not messages and time.monotonic() > deadline:
                 raise SourceUnreachable(f'no broker of topic "{self.topic}" has answered for {PATIENCE:.0f} seconds')
@@ -181,6 +181,7 @@ class TopicReader:
                 events, ended = [message for message in events if message.offset() < task.end], True
             if events:
                 after = events[-1].offset() + 1
+                fit = to_ask_for(len(events), sum(map(len, events)))
                 yield events
 
     def _ends(self, kafka: Any, told: Iterable[Any], task: Range) -> bool:
@@ -214,6 +215,31 @@ class TopicReader:
         columns[PARTITION] = pa.repeat(pa.scalar(split, pa.int64()), len(messages))
         columns[OFFSET] = pa.array(offsets, pa.int64())
         return Decoded(rows=pa.table({name: columns[name] for name in schema.names}, schema=schema), bad=bad)
+
+
+def to_ask_for(count: int, size: int) -> int:
+    """How many events make a block, if they are as large as those that came last.
+
+    >>> to_ask_for(1000, 100_000), to_ask_for(2, 10 << 20), to_ask_for(1, 1 << 30)
+    (16384, 3, 1)
+    """
+    return max(1, min(BLOCK, BLOCK_BYTES * count // max(size, 1)))
+
+
+def in_blocks(batches: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """Messages as they are decoded together; the length of one is that of its content."""
+    block: list[Any] = []
+    size = 0
+    for messages in batches:
+        block += messages
+        size += sum(map(len, messages))
+        if len(block) >= BLOCK or size >= BLOCK_BYTES:
+            # They may have become larger than those by which they were asked for.
+            step = max(1, len(block) // max(1, size // BLOCK_BYTES))
+            yield from (block[at : at + step] for at in range(0, len(block), step))
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def _timestamp(message: Any) -> int | None:
