@@ -121,8 +121,7 @@ class SourceReader:
 
     def extents(self) -> dict[int, Extent]:
         """What there is now, for others than the reader itself."""
-        with self._asking:
-            return self.feed.extents(fresh=True)
+        return self.feed.extents_now(self._asking)
 
     @property
     def rows_per_second(self) -> float | None:

@@ -155,13 +155,38 @@ class FileReader:
             first, last = max(piece.start - at, 0), min(piece.end - at, batch.num_rows)
             if first < last:
                 part = batch.slice(first, last - first)
-                columns = {
-                    name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
-                    for name, kind in self.definition.columns
-                }
-                offsets = pa.array(np.arange(at + first, at + last, dtype=np.int64))
-                yield Decoded(rows=self._finished(number, piece, columns, offsets))
+                offsets = np.arange(at + first, at + last, dtype=np.int64)
+                bad: list[BadRecord] = []
+                try:
+                    columns = self._cast(part, wanted)
+                except (pa.ArrowInvalid, pa.ArrowTypeError):
+                    wrong = self._unfit(part, wanted)
+                    bad = [
+                        BadRecord(split=number, offset=int(offsets[row]), reason=f"{piece.path}: {wrong[row]}")
+                        for row in sorted(wrong)
+                    ]
+                    kept = np.setdiff1d(np.arange(part.num_rows), list(wrong))
+                    columns, offsets = self._cast(part.take(pa.array(kept)), wanted), offsets[kept]
+                yield Decoded(rows=self._finished(number, piece, columns, pa.array(offsets)), bad=tuple(bad))
             at += batch.num_rows
+
+    def _cast(self, part: pa.RecordBatch, wanted: list[str]) -> dict[str, pa.Array]:
+        """ArrowNotImplementedError, if a column has a type of which nothing can ever fit."""
+        return {
+            name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
+            for name, kind in self.definition.columns
+        }
+
+    def _unfit(self, part: pa.RecordBatch, wanted: list[str]) -> dict[int, str]:
+        """Rows with a value that its column cannot hold, and why."""
+        found: dict[int, str] = {}
+        for name, kind in self.definition.columns:
+            for row in range(part.num_rows) if name in wanted else ():
+                try:
+                    part.column(name).slice(row, 1).cast(kind.arrow)
+                except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+                    found.setdefault(row, f'column "{name}": {str(problem).splitlines()[0]}')
+        return found
 
     # --- lines -------------------------------------------------------------------------------------------------
 

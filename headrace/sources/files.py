@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -219,6 +219,14 @@ class FileFeed(Feed):
         else:
             self._take_what_was_listed()
         return {0: Extent(0, len(self.pieces))}
+
+    def extents_now(self, using: AbstractContextManager[Any]) -> dict[int, Extent]:
+        # Looking into many files takes long, and may be done by several at the same time.
+        for looked in self._look(self.folder.list()):
+            with using:
+                self._take(looked)
+        with using:
+            return {0: Extent(0, len(self.pieces))}
 
     def close(self) -> None:
         self._closed = True

@@ -328,6 +328,37 @@ def test_parquet_with_other_columns(tmp_path):
     assert len(bad) == 1 and "b.parquet" in bad[0].reason
 
 
+def test_of_parquet_only_the_rows_that_do_not_fit_are_bad(tmp_path):
+    pq.write_table(pa.table({"id": ["1", "x", "3", None, "y"], "word": list("abcde")}), tmp_path / "a.parquet")
+    found, bad = Source(tmp_path, "parquet").read()
+    assert [(row[OFFSET], row["id"], row["word"]) for row in found] == [(0, 1, "a"), (2, 3, "c"), (3, None, "d")]
+    assert [each.offset for each in bad] == [1, 4] and 'a.parquet: column "id": ' in bad[0].reason
+    pq.write_table(pa.table({"id": [[1], [2]]}), tmp_path / "b.parquet")  # of a type that never fits
+    assert len(Source(tmp_path, "parquet", "b.parquet").read()[1]) == 1
+
+
+def test_whoever_asks_for_what_is_there_now_does_not_keep_the_stream_waiting(tmp_path, monkeypatch):
+    source = Source(tmp_path, "json")
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    looking, hold, original = threading.Event(), threading.Event(), files.Folder.measure
+
+    def slow(self, file, before):
+        looking.set()
+        assert hold.wait(30)
+        return original(self, file, before)
+
+    monkeypatch.setattr(files.Folder, "measure", slow)
+    using, found = threading.Lock(), []
+    asking = threading.Thread(target=lambda: found.append(source.feed.extents_now(using)))
+    asking.start()
+    assert looking.wait(30)
+    assert using.acquire(timeout=5), "the stream's turn"
+    using.release()
+    hold.set()
+    asking.join(30)
+    assert found == [{0: Extent(0, 1)}]
+
+
 def test_a_portion_has_so_many_rows_and_files(tmp_path, monkeypatch):
     for number in range(30):
         parquet(tmp_path / f"{number:02}.parquet", range(10))
