@@ -123,7 +123,7 @@ class Stream:
         return sum(each.size for each in self.ahead(extents))
 
 
-CUT_BACK_SECONDS = 30.0
+CUT_BACK_SECONDS = 30
 """For so long a broker that was started just now may know of less than has been taken"""
 
 

@@ -72,6 +72,8 @@ def json_value(value: Any, kind: SqlType) -> Any:
         return None
     name = kind.name
     if name == "varchar":
+        if isinstance(value, Decimal):
+            return f"{value:f}" if abs(value.adjusted()) < 40 else str(value)  # all digits that were written
         return _text(value) if isinstance(value, str) else _json_text(value)
     if name == "jsonb":
         return _json_text(value)

@@ -138,6 +138,9 @@ def test_json_values_of_other_types():
 def test_numbers_and_objects_in_a_text_column_are_their_text():
     found, faults = rows(source(s=SqlType("varchar")), b'{"s": 5}', b'{"s": {"b": 1, "a": true}}', b'{"s": "5"}')
     assert found == [("5",), ('{"a":true,"b":1}',), ("5",)] and not faults
+    numbers = ["12345678901234567890", "1234567890123456789.05", "1.50", "1E+9999"]
+    found, faults = rows(source(s=SqlType("varchar")), *(f'{{"s": {each}}}'.encode() for each in numbers))
+    assert [text for (text,) in found] == numbers and not faults
 
 
 def test_of_a_field_that_comes_twice_the_last_counts():
