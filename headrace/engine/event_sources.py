@@ -60,7 +60,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
-CONFIDENTIAL = re.compile(r"password|secret|session\.token|account\.key|key\.pem")
+CONFIDENTIAL = re.compile(
+    r"password|passphrase|secret|session\.token|refresh\.token(?!\.endpoint)|\.sas\.(?!token\.provider)"
+    r"|(account|encryption)\.key|key\.pem|private\.key$"
+)
 """Names of options whose values nobody is to see: of librdkafka, and of Hadoop's file systems"""
 
 EPOCH_THREADS = ("headrace-epochs", "headrace-tables")
@@ -327,7 +330,11 @@ class EventSources:
         assert known is not None
         reader = self._readers.get(relation.id)
         found = self._described_status(relation, known, reader)
-        return found | {"rows_per_second": None if reader is None else reader.rows_per_second}
+        if reader is None:
+            return found
+        if found["error"] is None and (trouble := reader.trouble()) is not None:
+            found["error"] = trouble.message  # of a view's history: the stream goes on
+        return found | {"rows_per_second": reader.rows_per_second}
 
     def _described_status(
         self, relation: Relation, known: StreamState, reader: SourceReader | TableReader | None

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import logging
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ from headrace.errors import EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.sources.changes import DELETED
 from headrace.sources.connector import Feed, Reader
-from headrace.sources.handover import Extent, Range, Stream
+from headrace.sources.handover import CutBack, Extent, Range, Stream
 from headrace.sql import statements as ast
 from headrace.state.files import Files
 from headrace.state.keys import KeyCodec
@@ -145,6 +146,7 @@ class TableReader:
     def __init__(self, engine: Engine, table: Relation, feed: Feed):
         self._engine, self._id, self.name, self._feed = engine, table.id, table.name, feed
         self.lag_rows: int | None = None
+        self._cut_back = CutBack()
         self._turns = Turns(
             self._turn,
             thread="headrace-source",
@@ -170,6 +172,11 @@ class TableReader:
             raise EngineClosed("the table was dropped")
         self.name = table.name
         extents = self._feed.extents()
+        for text, first in self._cut_back.lasting(known.stream, extents, now=time.monotonic()):
+            if known.definition.gaps_are_errors:
+                raise HeadraceError(text, hint="create the table again")
+            if first:
+                log.warning('table "%s": %s', self.name, text)
         stream = known.stream.meets({split: extent.begin for split, extent in extents.items()})
         stream, gaps = stream.skip(extents)
         for gap in gaps:

@@ -51,6 +51,9 @@ CHUNKS = 4
 
 ATTEMPTS = 3
 
+LONGEST_WAIT = 30.0
+"""Seconds until a chunk that could not be read is tried again, at most"""
+
 
 class RetentionGap(DataError):
     """Events were removed before they were read, and the source says that this is an error."""
@@ -79,6 +82,8 @@ class Filling:
     flights: list[Flight] = field(default_factory=list)
     failures: int = 0
     retry_at: float = 0.0
+    error: HeadraceError | None = None
+    """Why the last chunk could not be read; None once one was"""
     recent: list[tuple[float, int]] = field(default_factory=list)
 
     @property
@@ -114,6 +119,14 @@ class Histories:
     def rate(self, view_id: int) -> float | None:
         filling = self._fillings.get(view_id)
         return None if filling is None else filling.rate
+
+    def error(self, view_id: int) -> HeadraceError | None:
+        """Why nothing more is read for a view at the moment."""
+        filling = self._fillings.get(view_id)
+        return None if filling is None else filling.error
+
+    def any_error(self) -> HeadraceError | None:
+        return next((each.error for each in list(self._fillings.values()) if each.error is not None), None)
 
     def in_flight(self, view_id: int) -> int:
         filling = self._fillings.get(view_id)
@@ -218,7 +231,7 @@ class Histories:
                 landed = True
                 size = self._feed.rows(flight.ranges)
                 filling.policy.landed(size, read.seconds, time.monotonic() - began)
-                filling.failures = 0
+                filling.failures, filling.error = 0, None
                 filling.recent = [*filling.recent[-49:], (time.monotonic(), size)]
         return landed
 
@@ -243,14 +256,16 @@ class Histories:
         if self._stopping or isinstance(error, SparkJobCancelled):
             return
         filling.failures += 1
-        filling.retry_at = time.monotonic() + 0.2 * 2**filling.failures
+        filling.retry_at = time.monotonic() + min(LONGEST_WAIT, 0.2 * 2 ** min(filling.failures, 10))
         name = self._reader.name
         if not isinstance(error, HeadraceError):
             log.error('source "%s": unexpected error while a history is read', name, exc_info=error)
             error = HeadraceError(f"{type(error).__name__}: {error}")
         if isinstance(error, DataError) or (filling.failures >= ATTEMPTS and not error.retryable):
             self.give_up(id, error)
-        elif filling.failures == 1:
+            return
+        filling.error = error
+        if filling.failures == 1:
             log.warning('source "%s": reading a history failed, and is tried again: %s', name, error.message)
 
     def give_up(self, id: int | None, error: HeadraceError) -> bool:

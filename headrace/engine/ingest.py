@@ -6,6 +6,7 @@ there are others it stages the events, and Spark evaluates those.
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,6 +48,9 @@ PART_BYTES = 64 << 20
 MOST_BAD = 10_000
 """Bad records of one range that go to the dead letters; a source with more of them is not what it was said to be."""
 
+BAD_BYTES = 16 << 20
+"""Of their content that are kept; beyond, it is only said what is wrong with them"""
+
 
 @dataclass(kw_only=True)
 class Report:
@@ -57,6 +61,7 @@ class Report:
     """By view"""
     staged: list[RunFile] = field(default_factory=list)
     bad: list[BadRecord] = field(default_factory=list)
+    bad_bytes: int = 0
     bad_count: int = 0
     lost: int = 0
     late: dict[int, int] = field(default_factory=dict)
@@ -70,7 +75,7 @@ class Report:
         for id, files in other.files.items():
             self.files.setdefault(id, []).extend(files)
         self.staged += other.staged
-        self.bad += other.bad
+        self.keep(other.bad)
         self.bad_count += other.bad_count
         self.lost += other.lost
         for id, count in other.late.items():
@@ -78,6 +83,24 @@ class Report:
         self.error = self.error or other.error
         if self.spark_must_judge is None:
             self.spark_must_judge = other.spark_must_judge
+
+    def keep(self, bad: Iterable[BadRecord]) -> None:
+        """For the dead letters: not more than can be held, here and by the driver."""
+        for each in bad:
+            size = len(each.raw or b"")
+            if size and self.bad_bytes + size > BAD_BYTES:
+                reason = f"{each.reason} (its {size} bytes are not kept: too many are bad at once)"
+                each = dataclasses.replace(each, raw=None, reason=reason)
+            else:
+                self.bad_bytes += size
+            self.bad.append(each)
+            if len(self.bad) > MOST_BAD:
+                self.error = self.error or BadEvent(
+                    f"more than {MOST_BAD} events at once cannot be read, the last one because {each.reason}",
+                    hint="are the columns and the encoding of the source right?",
+                    sqlstate="22P02",
+                )
+                return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,13 +208,9 @@ def judge(on_bad: str, decoded: Decoded, report: Report) -> None:
         )
     report.bad_count += len(decoded.bad)
     if on_bad == DEAD_LETTER:
-        report.bad += decoded.bad
-        if len(report.bad) > MOST_BAD:
-            raise BadEvent(
-                f"more than {MOST_BAD} events at once cannot be read, the last one because {report.bad[-1].reason}",
-                hint="are the columns and the encoding of the source right?",
-                sqlstate="22P02",
-            )
+        report.keep(decoded.bad)
+        if report.error is not None:
+            raise report.error
 
 
 def _written_schema(view: View) -> pa.Schema:

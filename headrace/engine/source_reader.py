@@ -37,7 +37,7 @@ from headrace.engine.watermarks import NONE, count_late, watermark
 from headrace.errors import DataError, EngineClosed, HeadraceError
 from headrace.failpoints import failpoint
 from headrace.sources.connector import Feed
-from headrace.sources.handover import Extent, Gap, OutOfPlace, Range, Stream
+from headrace.sources.handover import CutBack, Extent, Gap, OutOfPlace, Range, Stream
 from headrace.state.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class SourceReader:
         """Whether the stream's tasks have been run, or tried"""
         self.rows_taken, self.seconds_taking = 0, 0.0
         """By the stream, since the start: events, and the time of its epochs"""
+        self._cut_back = CutBack()
         self._asking = threading.Lock()
         """Around the feed, which one thread uses at a time"""
         self._turns = Turns(
@@ -115,10 +116,13 @@ class SourceReader:
     def error(self) -> HeadraceError | None:
         return self._turns.error
 
+    def trouble(self, view_id: int | None = None) -> HeadraceError | None:
+        """Why the stream, or the history of a view (any, if none is given), does not go on."""
+        return self.error or (self._histories.any_error() if view_id is None else self._histories.error(view_id))
+
     def extents(self) -> dict[int, Extent]:
         """What there is now, for others than the reader itself."""
-        with self._asking:
-            return self.feed.extents(fresh=True)
+        return self.feed.extents_now(self._asking)
 
     @property
     def rows_per_second(self) -> float | None:
@@ -175,6 +179,11 @@ class SourceReader:
     def _meet(self, known: StreamState, extents: Mapping[int, Extent]) -> StreamState:
         """Splits that are new, and offsets that are gone, before anything is read."""
         assert known.stream is not None
+        for text, first in self._cut_back.lasting(known.stream, extents, now=time.monotonic()):
+            if known.definition.gaps_are_errors:
+                raise RetentionGap(text, hint="drop the source and its views, and create them again")
+            if first:
+                log.warning('source "%s": %s', self.name, text)
         met = known.stream.meets({split: extent.begin for split, extent in extents.items()})
         moved, gaps = met.skip(extents)
         if moved == known.stream:

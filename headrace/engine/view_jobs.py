@@ -64,7 +64,8 @@ class ViewJobs:
     def _described(self, state: Manifest, id: int, view: ViewState) -> dict[str, Any]:
         relation = state.catalog.relations[id]
         readers = [(each, self._engine.event_sources.reader(each)) for each in view.inputs]
-        errors = [reader.error.message for _, reader in readers if reader is not None and reader.error is not None]
+        troubles = [reader.trouble(id) for _, reader in readers if reader is not None]
+        errors = [each.message for each in troubles if each is not None]
         described = "running"
         if view.error is not None:
             described = "failed"

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from typing import Any, Protocol
 from uuid import UUID
 
 from headrace.errors import EnvironmentProblem, InvalidDefinition
 from headrace.sources.definition import Definition
-from headrace.sources.values import NotThis, json_value
+from headrace.sources.values import NotThis, json_value, text_value
 from headrace.types import SqlType
 
 SCHEMA = "schema"
@@ -146,8 +146,11 @@ def avro_value(value: Any, kind: SqlType) -> Any:
         return [avro_value(each, kind.element) for each in value]
     if kind.name == "struct" and isinstance(value, dict):
         return {field: field_value(value, field, inner) for field, inner in kind.fields}
-    if isinstance(value, UUID):
-        value = str(value)
+    if kind.name == "map" and isinstance(value, dict):
+        (_, keys), (_, values) = kind.fields
+        return [(text_value(key, keys), avro_value(each, values)) for key, each in value.items()]
+    if kind.name == "jsonb" or (kind.name == "varchar" and isinstance(value, (dict, list, UUID, time))):
+        return json_value(_in_json(value), kind)
     if isinstance(value, datetime):
         return _moment(value, kind)
     if isinstance(value, float) and kind.name in ("real", "double precision"):
@@ -156,19 +159,26 @@ def avro_value(value: Any, kind: SqlType) -> Any:
         return value
     if isinstance(value, bytes) and kind.name == "bytea":
         return value
-    if _holds(value, (float, date, bytes)):
+    if isinstance(value, (float, date, time, bytes, UUID)):
         raise NotThis(f"{value!r} is not a value of type {kind}")
     return json_value(value, kind)
 
 
-def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
-    """Whether there is something in it that JSON does not have."""
-    inner: Sequence[Any] = ()
+def _in_json(value: Any) -> Any:
+    """What JSON has in place of it: texts of times and UUIDs, and bytes in PostgreSQL's form.
+
+    >>> _in_json({"at": time(1, 2), "raw": [b"hi"]})
+    {'at': '01:02:00', 'raw': ['\\\\x6869']}
+    """
     if isinstance(value, dict):
-        inner = list(value.values())
-    elif isinstance(value, list):
-        inner = value
-    return isinstance(value, kinds) or any(_holds(each, kinds) for each in inner)
+        return {key: _in_json(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_in_json(each) for each in value]
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _moment(value: datetime, kind: SqlType) -> datetime:

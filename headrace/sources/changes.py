@@ -16,10 +16,8 @@ counts, and all events of a key are in one partition, so their order is that of 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -27,14 +25,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.sources import avro
+from headrace.errors import DataError
+from headrace.sources import avro, debezium
 from headrace.sources.decoding import arrow_fields, checked, decode, json_table
 from headrace.sources.definition import Definition
-from headrace.sources.values import NotThis, field_value, json_value, text_value
+from headrace.sources.values import NotThis, field_value, json_value, read_json, reason_of, text_value
 from headrace.types import SqlType
 
 DELETED = "_hr_deleted"
 """The column that says that a row is gone: it has its key, and nothing else"""
+
+
+_DECIMAL = debezium.DECIMAL.encode()
+
+
+class Truncated(DataError):
+    """All rows are gone at once. Left out like a bad event, it would leave a table that is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +74,8 @@ class Changes:
             return None
         try:
             found = self._envelopes(values) if self.definition.format == "debezium" else self._upserts(keys, values)
-        except pa.ArrowException:
+        except Exception as problem:
+            reason_of(problem)
             return None
         return None if found is None or any(found.columns[name].null_count for name in self.key) else found
 
@@ -92,6 +99,8 @@ class Changes:
     def _envelopes(self, values: Sequence[bytes | None]) -> Block | None:
         if (fields := arrow_fields(self.definition.columns)) is None:
             return None
+        if any(value is not None and _DECIMAL in value for value in values):
+            return None  # Arrow would take the bytes of a decimal for a text
         said = np.array([at for at, value in enumerate(values) if value is not None], dtype=np.int64)
         row, key = pa.struct(fields), pa.struct([each for each in fields if each.name in self.key])
         envelope = [pa.field("op", pa.string()), pa.field("before", key), pa.field("after", row)]
@@ -134,6 +143,11 @@ class Changes:
         event = self._content(value)
         payload = event.get("payload", event)
         operation = payload.get("op") if isinstance(payload, dict) else None
+        if operation == "t":
+            raise Truncated(
+                "the table that Debezium follows was truncated, and rows cannot be removed without their keys",
+                hint="drop the table and create it again; skipped.operations = t, Debezium's default, leaves this out",
+            )
         if operation not in ("c", "r", "u", "d"):
             raise NotThis(f"it is not an event of Debezium that changes a row: op is {operation!r}")
         deleted = operation == "d"
@@ -141,7 +155,12 @@ class Changes:
         if not isinstance(fields, dict):
             raise NotThis(f"it lacks the row {'before' if deleted else 'after'} the change")
         names = self.key if deleted else self._kinds
-        row = dict.fromkeys(self._kinds) | {name: self._value(fields, name) for name in names}
+        if self.records is None:
+            schemas = debezium.schemas_of(event, "before" if deleted else "after")
+            found = {name: debezium.field_value(fields, name, self._kinds[name], schemas.get(name)) for name in names}
+        else:
+            found = {name: self._value(fields, name) for name in names}
+        row = dict.fromkeys(self._kinds) | found
         return self._checked(row, deleted=deleted)
 
     def _checked(self, row: dict[str, Any], *, deleted: bool) -> tuple[list[Any], bool]:
@@ -160,7 +179,7 @@ class Changes:
                 found = {self.key[0]: found}
             return {name: self._value(found, name) for name in self.key} if isinstance(found, dict) else {}
         try:
-            found = json.loads(key, parse_float=Decimal)
+            found = read_json(key)
         except ValueError:
             found = None
         if isinstance(found, dict):
@@ -189,8 +208,8 @@ class Changes:
 
 def _object(text: bytes, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as problem:
+        found = read_json(text)
+    except ValueError as problem:
         raise NotThis(f"{what} is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise NotThis(f"{what} is JSON, but not an object")

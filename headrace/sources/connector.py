@@ -8,6 +8,7 @@ end of a range is not in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -95,6 +96,12 @@ class Feed:
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         """What there is, by split. It may take a moment, and fail. ``fresh``: nothing of now may be missing."""
         raise NotImplementedError
+
+    def extents_now(self, using: AbstractContextManager[Any]) -> dict[int, Extent]:
+        """What there is, with nothing of now missing, for another thread than the one that uses it, which is kept from
+        it by ``using``: no longer than it has to be."""
+        with using:
+            return self.extents(fresh=True)
 
     def portion(self, ranges: Sequence[Range], budget: int) -> list[Range]:
         """As much of the ranges as an epoch, or a chunk, should have; ``budget`` is in rows."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ import pyarrow.json as pa_json
 from headrace.errors import InvalidDefinition
 from headrace.sources import avro
 from headrace.sources.definition import Definition
-from headrace.sources.values import NotThis, field_value, text_value
+from headrace.sources.values import NotThis, field_value, read_json, reason_of, text_value
 from headrace.types import INTEGERS, SqlType
 
 Values = Sequence[bytes | None]
@@ -60,6 +59,7 @@ def check(definition: Definition, encodings: Sequence[str]) -> None:
             raise InvalidDefinition("ENCODE BYTES needs one column, of type BYTEA or VARCHAR")
     if definition.encode == "csv":
         delimiter_of(definition)
+        has_header(definition)
         for name, kind in definition.columns:
             if kind.name in ("array", "struct", "map", "bytea"):
                 raise InvalidDefinition(f'column "{name}": ENCODE CSV has no values of type {kind}')
@@ -89,6 +89,13 @@ def delimiter_of(definition: Definition) -> str:
     return delimiter
 
 
+def has_header(definition: Definition) -> bool:
+    without = dict(definition.encode_options).get("without_header", "false")
+    if without.lower() not in ("true", "false"):
+        raise InvalidDefinition(f"without_header cannot be {without!r}", hint="it is true or false")
+    return without.lower() == "false"
+
+
 def decode(definition: Definition, values: Values, records: avro.Records | None = None) -> tuple[Columns, list[Fault]]:
     """The columns of the good events, in order, and what is wrong with the others; ``records`` reads those of Avro."""
     if records is not None:
@@ -98,15 +105,44 @@ def decode(definition: Definition, values: Values, records: avro.Records | None 
         columns = quick(definition, values)
         if columns is not None:
             return columns, []
-    rows, faults = [], []
+    rows, places, faults = [], [], []
     for at, value in enumerate(values):
         try:
             rows.append(slow(definition, value))
-        except NotThis as reason:
-            faults.append(Fault(at, str(reason)))
-    names = [name for name, _ in definition.columns]
-    arrays = [pa.array([row[at] for row in rows], kind.arrow) for at, (_, kind) in enumerate(definition.columns)]
-    return dict(zip(names, arrays, strict=True)), faults
+            places.append(at)
+        except Exception as problem:
+            faults.append(Fault(at, reason_of(problem)))
+    columns, unfit = arrays_of(definition, rows)
+    faults += [Fault(places[each.at], each.reason) for each in unfit]
+    return columns, sorted(faults, key=lambda fault: fault.at)
+
+
+def arrays_of(definition: Definition, rows: Sequence[Sequence[Any]]) -> tuple[Columns, list[Fault]]:
+    """Rows as columns, without those that Arrow cannot hold, and what is wrong with these."""
+    try:
+        return {
+            name: pa.array([row[at] for row in rows], kind.arrow) for at, (name, kind) in enumerate(definition.columns)
+        }, []
+    except Exception as problem:
+        reason_of(problem)
+    good, faults = [], []
+    for at, row in enumerate(rows):
+        if (reason := _unfit(definition, row)) is None:
+            good.append(row)
+        else:
+            faults.append(Fault(at, reason))
+    if not faults:
+        raise RuntimeError("rows that fit one by one do not fit together")
+    return arrays_of(definition, good)[0], faults
+
+
+def _unfit(definition: Definition, row: Sequence[Any]) -> str | None:
+    for value, (name, kind) in zip(row, definition.columns, strict=True):
+        try:
+            pa.array([value], kind.arrow)
+        except Exception as problem:
+            return f'column "{name}": {reason_of(problem)}'
+    return None
 
 
 # --- JSON --------------------------------------------------------------------------------------------------------
@@ -175,16 +211,12 @@ def _slow_json(definition: Definition, value: bytes | None) -> list[Any]:
     if value is None:
         raise NotThis("it has no content")
     try:
-        found = json.loads(value, parse_float=Decimal, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as problem:
+        found = read_json(value)
+    except ValueError as problem:
         raise NotThis(f"it is not JSON: {problem}") from None
     if not isinstance(found, dict):
         raise NotThis("it is JSON, but not an object")
     return [field_value(found, name, kind) for name, kind in definition.columns]
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 # --- CSV ---------------------------------------------------------------------------------------------------------
@@ -221,9 +253,8 @@ def _slow_csv(definition: Definition, value: bytes | None) -> list[Any]:
     if value is None:
         raise NotThis("it has no content")
     try:
-        lines = list(
-            csv.reader(io.StringIO(value.decode(), newline=""), delimiter=delimiter_of(definition), strict=True)
-        )
+        text = value.decode()
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(definition), strict=True))
     except (UnicodeDecodeError, csv.Error) as problem:
         raise NotThis(f"it is not CSV: {problem}") from None
     if len(lines) != 1:
@@ -231,13 +262,26 @@ def _slow_csv(definition: Definition, value: bytes | None) -> list[Any]:
     texts = lines[0]
     if len(texts) > len(definition.columns):
         raise NotThis(f"it has {len(texts)} fields, and the source {len(definition.columns)} columns")
+    quoted = _in_quotes(text, delimiter_of(definition)) if '""' in text else [False] * len(texts)
     found = []
     for at, (name, kind) in enumerate(definition.columns):
         try:
-            found.append(text_value(texts[at] or None if at < len(texts) else None, kind))
+            is_null = at >= len(texts) or (not texts[at] and not quoted[at])
+            found.append(None if is_null else text_value(texts[at], kind))
         except NotThis as reason:
             raise NotThis(f'column "{name}": {reason}') from None
     return found
+
+
+def _in_quotes(line: str, delimiter: str) -> list[bool]:
+    """Which fields of a line are, of one that is known to be CSV: the module ``csv`` does not tell.
+
+    >>> _in_quotes('x,"",,"a,""b"', ",")
+    [False, True, False, True]
+    """
+    apart = re.escape(delimiter)
+    fields = re.findall(rf'("(?:[^"]|"")*"|[^{apart}]*)(?:{apart}|\Z)', line.rstrip("\r\n") + delimiter)
+    return [field.startswith('"') for field in fields[:-1]]
 
 
 # --- BYTES -------------------------------------------------------------------------------------------------------

@@ -8,30 +8,37 @@ the warehouse before anybody reads what is in them.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import logging
+import os
 import queue
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import DataError, HeadraceError, InvalidDefinition, InvalidParameterValue
+from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue
 from headrace.sources import decoding
-from headrace.sources.connector import TASK_OFFSETS, BadRecord, Connector, Decoded, Feed, Outside, Resolved
-from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
+from headrace.sources.connector import TASK_OFFSETS, Connector, Feed, Outside, Resolved
+from headrace.sources.definition import Definition, whole_number
+from headrace.sources.file_reader import (
+    TAIL,
+    FileReader,
+    Task,
+    has_marks,
+    is_broken,
+    marks_of_lines,
+    marks_of_parquet,
+)
 from headrace.sources.handover import Extent, Range
 from headrace.sources.listing import Found, Listing, Map, Measured, Piece, Seen
 from headrace.sources.pieces import KnownFiles, PieceLog
-from headrace.state.files import Files
 from headrace.state.storage import Storage, is_local, storage_error
 
 log = logging.getLogger("headrace")
@@ -40,8 +47,6 @@ PATH, REFRESH, SETTLE = "path", "refresh.interval.seconds", "settle.seconds"
 HADOOP = "hadoop."
 """What the options begin with that are settings of Hadoop's file systems: keys, endpoints"""
 BLOCK = 16_384
-TAIL = 1 << 16
-HEAD = 256
 PORTION_FILES = 2_000
 """Pieces of one epoch, or chunk, at most: opening a file costs more than what is in a small one"""
 
@@ -57,10 +62,6 @@ LISTED_AHEAD = 4
 
 TOLD = 10_000
 """Warnings that are remembered, so as not to say them again"""
-
-
-class FileGone(DataError):
-    """A file vanished before it was read, and the source says that this is an error."""
 
 
 def check(definition: Definition) -> None:
@@ -113,143 +114,6 @@ def matches(path: str, pattern: str) -> bool:
     return all(fnmatch.fnmatchcase(part, each) for part, each in zip(parts, wanted, strict=True))
 
 
-# --- reading, by executors ---------------------------------------------------------------------------------------
-
-Task = tuple[tuple[int, Piece], ...]
-"""Pieces with their numbers"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileReader:
-    definition: Definition
-    files: Files
-
-    def read(self, task: Task) -> Iterator[Decoded]:
-        for number, piece in task:
-            try:
-                if piece.bad is not None:
-                    yield self._bad(number, piece, piece.bad)
-                elif piece.end > piece.start and self.definition.encode == "parquet":
-                    yield from self._parquet(number, piece)
-                elif piece.end > piece.start:
-                    yield from self._lines(number, piece)
-            except FileNotFoundError:
-                if self.definition.gaps_are_errors:
-                    raise FileGone(
-                        f"{piece.path} vanished before it was read",
-                        hint="retention.gaps = 'warn', when the source is created, goes on without such files",
-                    ) from None
-                yield Decoded(rows=self.definition.schema.empty_table(), lost=piece.rows)
-
-    def _bad(self, number: int, piece: Piece, reason: str) -> Decoded:
-        bad = BadRecord(split=number, offset=piece.start, reason=f"{piece.path}: {reason}")
-        return Decoded(rows=self.definition.schema.empty_table(), bad=(bad,))
-
-    def _finished(self, number: int, piece: Piece, columns: dict[str, Any], offsets: pa.Array) -> pa.Table:
-        count, schema = len(offsets), self.definition.schema
-        known = {
-            "partition": pa.repeat(pa.scalar(number, pa.int64()), count),
-            "offset": offsets,
-            "file": pa.repeat(pa.scalar(piece.path, pa.string()), count),
-        }
-        for each in self.definition.include:
-            columns[each.name] = known[each.what]
-        columns[PARTITION], columns[OFFSET] = known["partition"], offsets
-        return pa.table({name: columns[name] for name in schema.names}, schema=schema)
-
-    # --- Parquet -----------------------------------------------------------------------------------------------
-
-    def _parquet(self, number: int, piece: Piece) -> Iterator[Decoded]:
-        try:
-            with self.files.open_input(piece.path) as opened, pq.ParquetFile(opened) as parquet:
-                names = set(parquet.schema_arrow.names)
-                wanted = [name for name, _ in self.definition.columns if name in names]
-                at = 0
-                for group in range(parquet.metadata.num_row_groups):
-                    rows = parquet.metadata.row_group(group).num_rows
-                    if at + rows > piece.start and at < piece.end:
-                        yield from self._row_group(number, piece, parquet, group, at, wanted)
-                    at += rows
-        except pa.ArrowException as problem:
-            yield self._bad(number, piece, str(problem).splitlines()[0])
-
-    def _row_group(
-        self, number: int, piece: Piece, parquet: pq.ParquetFile, group: int, at: int, wanted: list[str]
-    ) -> Iterator[Decoded]:
-        for batch in parquet.iter_batches(BLOCK * 4, row_groups=[group], columns=wanted, use_threads=False):
-            first, last = max(piece.start - at, 0), min(piece.end - at, batch.num_rows)
-            if first < last:
-                part = batch.slice(first, last - first)
-                columns = {
-                    name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
-                    for name, kind in self.definition.columns
-                }
-                offsets = pa.array(np.arange(at + first, at + last, dtype=np.int64))
-                yield Decoded(rows=self._finished(number, piece, columns, offsets))
-            at += batch.num_rows
-
-    # --- lines -------------------------------------------------------------------------------------------------
-
-    def _lines(self, number: int, piece: Piece) -> Iterator[Decoded]:
-        """Lines that begin within the piece."""
-        with self.files.open_input(piece.path) as opened:
-            definition, skipped = self._header(opened)
-            opened.seek(max(piece.start - 1, 0))
-            data = opened.read(piece.end - max(piece.start - 1, 0))
-            if len(data) < piece.end - max(piece.start - 1, 0):
-                raise FileNotFoundError(piece.path)  # it was cut off meanwhile
-            at = max(piece.start - 1, 0)
-            if piece.start > 0:
-                cut = data.find(b"\n") + 1
-                at, data = (at + cut, data[cut:]) if cut else (piece.end, b"")
-            while at < piece.end and not data.endswith(b"\n"):  # the last line ends behind the piece
-                more = opened.read(TAIL)
-                end = more.find(b"\n") + 1
-                data += more[:end] if end else more
-                if end or not more:
-                    break
-        offsets, values = [], []
-        for line in data.split(b"\n"):
-            if at >= skipped and line.strip():
-                offsets.append(at)
-                values.append(line.removesuffix(b"\r"))
-            at += len(line) + 1
-        for first in range(0, len(values), BLOCK):
-            yield self._decoded(
-                number, piece, definition, offsets[first : first + BLOCK], values[first : first + BLOCK]
-            )
-
-    def _header(self, opened: Any) -> tuple[Definition, int]:
-        """The columns in the file's own order, and where its first line ends, if that names them."""
-        definition = self.definition
-        if definition.encode != "csv" or dict(definition.encode_options).get("without_header", "false") == "true":
-            return definition, 0
-        opened.seek(0)
-        line = opened.read(TAIL).split(b"\n", 1)[0]
-        names = [
-            each.strip().strip('"')
-            for each in line.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").rstrip("\r").split(
-                decoding.delimiter_of(definition)
-            )
-        ]  # fmt: skip
-        return decoding.in_order_of(definition, names), len(line) + 1
-
-    def _decoded(
-        self, number: int, piece: Piece, definition: Definition, offsets: list[int], values: list[bytes]
-    ) -> Decoded:
-        columns, faults = decoding.decode(definition, values)
-        bad = tuple(
-            BadRecord(split=number, offset=offsets[each.at], reason=f"{piece.path}: {each.reason}", raw=values[each.at])
-            for each in faults
-        )
-        wrong = {each.at for each in faults}
-        good = pa.array([offset for at, offset in enumerate(offsets) if at not in wrong], pa.int64())
-        for name, kind in self.definition.columns:
-            if name not in columns:
-                columns[name] = pa.nulls(len(good), kind.arrow)
-        return Decoded(rows=self._finished(number, piece, columns, good), bad=bad)
-
-
 # --- listing, by the driver --------------------------------------------------------------------------------------
 
 
@@ -276,6 +140,9 @@ class Folder:
         settled = time.time() - file.mtime > whole_number(self.definition.option, SETTLE, 10)
         try:
             with self.storage.open_input(file.path) as opened:
+                if (size := opened.seek(0, os.SEEK_END)) < file.size:
+                    return None  # somebody writes it anew: the next list says more
+                settled &= size == file.size  # it was listed a while ago
                 return self._lines(file, opened, before, settled) if self.lines else self._parquet(opened, settled)
         except FileNotFoundError:
             return None
@@ -288,16 +155,19 @@ class Folder:
     def _parquet(opened: Any, settled: bool) -> Measured | None:
         """Its footer comes last: without one, somebody is still writing it, or nobody will finish it."""
         try:
-            return Measured(end=pq.read_metadata(opened).num_rows)
-        except pa.ArrowException as problem:
+            opened.seek(0)
+            metadata = pq.read_metadata(opened)
+            return Measured(end=metadata.num_rows, begins_with=marks_of_parquet(metadata))
+        except (pa.ArrowException, OSError) as problem:
+            if not is_broken(problem):
+                raise
             return Measured(end=0, bad=str(problem).splitlines()[0]) if settled else None
 
     @staticmethod
     def _lines(file: Found, opened: Any, before: Seen | None, settled: bool) -> Measured:
         """Up to the last line that is complete. What nobody has written to for a while is taken to be complete."""
         at = 0 if before is None else before.end
-        head = opened.read(HEAD)
-        rewritten = before is not None and _digest(head, at) != before.begins_with
+        rewritten = before is not None and not has_marks(opened, before.begins_with)
         end = file.size
         if not settled:
             while end > at:
@@ -308,12 +178,7 @@ class Folder:
                     end = first + newline + 1
                     break
                 end = first
-        return Measured(end=end, begins_with=_digest(head, end), rewritten=rewritten)
-
-
-def _digest(head: bytes, end: int) -> str:
-    """Of the beginning of what has been read, as long as that is known."""
-    return hashlib.sha256(head[: min(HEAD, end)]).hexdigest()[:16]
+        return Measured(end=end, begins_with=marks_of_lines(opened, end), rewritten=rewritten)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +187,7 @@ class Looked:
 
     pieces: tuple[Piece, ...] = ()
     notes: tuple[tuple[Found, str], ...] = ()
-    """Of those that are left alone, and why"""
+    """Of those that are left alone, and why; no text: nothing has changed in them"""
     before: Mapping[str, int]
     """The last piece that was known of them then"""
     error: HeadraceError | None = None
@@ -354,6 +219,14 @@ class FileFeed(Feed):
         else:
             self._take_what_was_listed()
         return {0: Extent(0, len(self.pieces))}
+
+    def extents_now(self, using: AbstractContextManager[Any]) -> dict[int, Extent]:
+        # Looking into many files takes long, and may be done by several at the same time.
+        for looked in self._look(self.folder.list()):
+            with using:
+                self._take(looked)
+        with using:
+            return {0: Extent(0, len(self.pieces))}
 
     def close(self) -> None:
         self._closed = True
@@ -428,7 +301,8 @@ class FileFeed(Feed):
         same = {path for path, number in zip(looked.before, numbers, strict=True) if number == looked.before[path]}
         for file, note in looked.notes:
             if file.path in same:
-                self._tell(note)
+                if note:
+                    self._tell(note)
                 # As it is now it is known, and need not be looked into until it changes again.
                 self._known.put([file.path], numbers=[looked.before[file.path]], marks=[file.mark])
         pieces = [each for each in looked.pieces if each.path in same]

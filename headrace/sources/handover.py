@@ -123,6 +123,39 @@ class Stream:
         return sum(each.size for each in self.ahead(extents))
 
 
+CUT_BACK_SECONDS = 30
+"""For so long a broker that was started just now may know of less than has been taken"""
+
+
+@dataclass
+class CutBack:
+    """Notices splits that end before what was taken of them: other events get the offsets of those that were lost.
+
+    >>> cut, stream, extents = CutBack(), Stream(next={0: 9}), {0: Extent(0, 7)}
+    >>> [len(cut.lasting(stream, extents, now=now)) for now in (0, 29, 30, 31)]
+    [0, 0, 1, 1]
+    """
+
+    _since: dict[int, float] = field(default_factory=dict)
+    _told: set[int] = field(default_factory=set)
+
+    def lasting(self, stream: Stream, extents: Mapping[int, Extent], *, now: float) -> list[tuple[str, bool]]:
+        """What is to be said of them, and whether it is for the first time."""
+        short = {split: at for split, at in stream.next.items() if split in extents and extents[split].end < at}
+        self._since = {split: self._since.get(split, now) for split in short}
+        self._told &= short.keys()
+        found = []
+        for split, at in sorted(short.items()):
+            if now - self._since[split] >= CUT_BACK_SECONDS:
+                text = (
+                    f"partition {split} ends at offset {extents[split].end}, and was read up to {at}: it was cut back,"
+                    " and what comes to it before it is as long again is not read"
+                )
+                found.append((text, split not in self._told))
+                self._told.add(split)
+        return found
+
+
 @dataclass(frozen=True)
 class Stage:
     """One split of a view's history: from ``at`` on it is unread; ``until`` is where the stream begins."""

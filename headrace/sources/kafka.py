@@ -26,7 +26,7 @@ from headrace.sources.changes import DELETED, Changes
 from headrace.sources.connector import BadRecord, Connector, Decoded, Feed, Outside, Resolved
 from headrace.sources.definition import OFFSET, PARTITION, Definition, whole_number
 from headrace.sources.handover import Extent, Range
-from headrace.sources.values import NotThis
+from headrace.sources.values import reason_of
 
 TOPIC, SERVERS, MODE, MILLIS = (
     "topic",
@@ -39,6 +39,12 @@ EARLIEST, LATEST, TIMESTAMP = "earliest", "latest", "timestamp"
 
 BLOCK = 16_384
 """Events that are decoded together"""
+
+BLOCK_BYTES = 16 << 20
+"""… or fewer, if they are large"""
+
+FIRST = 1_000
+"""Events that are asked for before it is known how large they are"""
 
 AHEAD = "4096"
 """Kilobytes that are fetched before they are asked for. It is not known there where a range ends, so what lies behind
@@ -129,13 +135,7 @@ class TopicReader:
         consumer = self._consumer(kafka)
         consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
         try:
-            block: list[Any] = []
-            for messages in self._messages(kafka, consumer, task):
-                block += messages
-                if len(block) >= BLOCK:
-                    yield self._decoded(task.split, block)
-                    block = []
-            if block:
+            for block in in_blocks(self._messages(kafka, consumer, task)):
                 yield self._decoded(task.split, block)
         except BaseException:
             _consumers.pop(repr(self.config), None)
@@ -164,10 +164,10 @@ class TopicReader:
 
     def _messages(self, kafka: Any, consumer: Any, task: Range) -> Iterator[list[Any]]:
         deadline = time.monotonic() + PATIENCE
-        after, ended = task.start, False
+        after, ended, fit = task.start, False, FIRST
         while not ended:
             # So many, and one that says that there are no more: who asks for more waits for them.
-            wanted = min(BLOCK, task.end - after + 1)
+            wanted = min(fit, task.end - after + 1)
             messages = consumer.consume(num_messages=wanted, timeout=0.1)
             if not messages and time.monotonic() > deadline:
                 raise SourceUnreachable(f'no broker of topic "{self.topic}" has answered for {PATIENCE:.0f} seconds')
@@ -181,6 +181,7 @@ class TopicReader:
                 events, ended = [message for message in events if message.offset() < task.end], True
             if events:
                 after = events[-1].offset() + 1
+                fit = to_ask_for(len(events), sum(map(len, events)))
                 yield events
 
     def _ends(self, kafka: Any, told: Iterable[Any], task: Range) -> bool:
@@ -214,6 +215,31 @@ class TopicReader:
         columns[PARTITION] = pa.repeat(pa.scalar(split, pa.int64()), len(messages))
         columns[OFFSET] = pa.array(offsets, pa.int64())
         return Decoded(rows=pa.table({name: columns[name] for name in schema.names}, schema=schema), bad=bad)
+
+
+def to_ask_for(count: int, size: int) -> int:
+    """How many events make a block, if they are as large as those that came last.
+
+    >>> to_ask_for(1000, 100_000), to_ask_for(2, 10 << 20), to_ask_for(1, 1 << 30)
+    (16384, 3, 1)
+    """
+    return max(1, min(BLOCK, BLOCK_BYTES * count // max(size, 1)))
+
+
+def in_blocks(batches: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """Messages as they are decoded together; the length of one is that of its content."""
+    block: list[Any] = []
+    size = 0
+    for messages in batches:
+        block += messages
+        size += sum(map(len, messages))
+        if len(block) >= BLOCK or size >= BLOCK_BYTES:
+            # They may have become larger than those by which they were asked for.
+            step = max(1, len(block) // max(1, size // BLOCK_BYTES))
+            yield from (block[at : at + step] for at in range(0, len(block), step))
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def _timestamp(message: Any) -> int | None:
@@ -256,18 +282,19 @@ class ChangesReader(TopicReader):
         for message in messages:
             try:
                 found = changes.of(message.key(), message.value())
-            except NotThis as reason:
-                record = BadRecord(split=split, offset=message.offset(), reason=str(reason), raw=message.value())
-                bad.append(record)
+            except Exception as problem:
+                bad.append(_bad(split, message, reason_of(problem)))
                 continue
             if found is not None:
                 rows.append(found[0])
                 gone.append(found[1])
                 good.append(message)
-        columns = {
-            name: pa.array([row[at] for row in rows], kind.arrow)
-            for at, (name, kind) in enumerate(self.definition.columns)
-        }
+        columns, unfit = decoding.arrays_of(self.definition, rows)
+        if unfit:
+            bad = sorted([*bad, *(_bad(split, good[each.at], each.reason) for each in unfit)], key=lambda it: it.offset)
+            wrong = {each.at for each in unfit}
+            gone = [each for at, each in enumerate(gone) if at not in wrong]
+            good = [each for at, each in enumerate(good) if at not in wrong]
         return self._finished(columns, pa.array(gone, pa.bool_()), good, bad)
 
     def _finished(
@@ -278,6 +305,10 @@ class ChangesReader(TopicReader):
             columns[each.name] = pa.array(_INCLUDED[each.what](messages, each.header), schema.field(each.name).type)
         shown = {name: columns[name] for name, _ in self.definition.shown}
         return Decoded(rows=pa.table({**shown, DELETED: gone}), bad=tuple(bad))
+
+
+def _bad(split: int, message: Any, reason: str) -> BadRecord:
+    return BadRecord(split=split, offset=message.offset(), reason=reason, raw=message.value())
 
 
 class Topic:

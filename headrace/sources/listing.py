@@ -48,7 +48,8 @@ class Measured:
     end: int
     """In bytes or rows; what lies behind it is not complete yet"""
     begins_with: str = ""
-    """Its first bytes, digested, of files of lines: they stay when it grows"""
+    """A digest, of files of lines, of what stays when they grow (its first bytes, and the last ones before the end); of
+    Parquet, of the footer"""
     rewritten: bool = False
     """Whether it does not begin as it did"""
     bad: str | None = None
@@ -116,7 +117,8 @@ class Listing:
     def compare(
         self, found: Sequence[Found], known: Mapping[str, Seen], measure: Measure, *, all_of: Map = map
     ) -> tuple[list[Piece], list[tuple[Found, str]]]:
-        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone.
+        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone:
+        nothing, if they have been written to and are as they were.
 
         ``all_of`` may have several files measured at the same time.
         """
@@ -127,6 +129,8 @@ class Listing:
             before = known.get(each.path)
             if before is None or (self.lines and each.size > before.end):
                 wanted.append((each, before))
+            elif self.lines and each.size == before.end and each.mtime != before.mtime:
+                wanted.append((each, before))  # written to, and as long as before
             elif self.lines and each.size < before.end:
                 notes.append((each, f"{each.path} has become shorter than what was read of it: it is left alone"))
             elif not self.lines and (each.size, each.mtime) != (before.size, before.mtime):
@@ -139,6 +143,8 @@ class Listing:
                 notes.append((each, _written_anew(each)))
             elif before is None or measured.end > before.end:
                 pieces += self._cut(each, 0 if before is None else before.end, measured)
+            elif each.size == before.end:
+                notes.append((each, ""))
         return pieces, notes
 
     def _cut(self, file: Found, start: int, measured: Measured) -> list[Piece]:

@@ -87,7 +87,8 @@ class Registry:
         request = urllib.request.Request(self.url.rstrip("/") + path, headers={"Accept": "application/json"})
         if self.user is not None:
             given = base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
-            request.add_header("Authorization", f"Basic {given}")
+            # Not for whom an answer refers us to: that may be anybody.
+            request.add_unredirected_header("Authorization", f"Basic {given}")
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return json.load(answer)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -22,8 +23,40 @@ from headrace.types import INTEGERS, SqlType
 _RANGES = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
 
 
+LONGEST_REASON = 500
+"""Characters of what is said of an event: it may quote a value of any length"""
+
+
 class NotThis(Exception):
     """An event is not what its source says; the text says why."""
+
+    def __init__(self, reason: str = ""):
+        # It may quote half a character, which no column of text can hold.
+        super().__init__(reason[:LONGEST_REASON].encode(errors="backslashreplace").decode())
+
+
+def reason_of(problem: Exception) -> str:
+    """Why an event cannot be read; raises what is not the event's fault, but that of its surroundings.
+
+    What nobody has thought of is the event's fault: otherwise one of them would hold up its source for ever.
+    """
+    if isinstance(problem, (HeadraceError, OSError, MemoryError)):
+        raise problem
+    return str(problem if isinstance(problem, NotThis) else NotThis(f"{type(problem).__name__}: {problem}"))
+
+
+def read_json(text: bytes | str) -> Any:
+    """With Decimals for numbers that have a point. ValueError, if it is not JSON."""
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except InvalidOperation:
+        raise ValueError("a number has an exponent that is too large") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def field_value(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
@@ -39,7 +72,9 @@ def json_value(value: Any, kind: SqlType) -> Any:
         return None
     name = kind.name
     if name == "varchar":
-        return value if isinstance(value, str) else _json_text(value)
+        if isinstance(value, Decimal):
+            return f"{value:f}" if abs(value.adjusted()) < 40 else str(value)  # all digits that were written
+        return _text(value) if isinstance(value, str) else _json_text(value)
     if name == "jsonb":
         return _json_text(value)
     if name == "boolean":
@@ -48,7 +83,7 @@ def json_value(value: Any, kind: SqlType) -> Any:
         fits = isinstance(value, int) and not isinstance(value, bool) and -_RANGES[name] <= value < _RANGES[name]
         return _required(value, fits, kind)
     if name in ("real", "double precision"):
-        return float(_required(value, isinstance(value, (int, Decimal)) and not isinstance(value, bool), kind))
+        return _float(_required(value, isinstance(value, (int, Decimal)) and not isinstance(value, bool), kind), kind)
     if name == "numeric":
         return _numeric(value, kind)
     if name in ("timestamp", "timestamptz") and isinstance(value, int) and not isinstance(value, bool):
@@ -71,6 +106,27 @@ def _required(value: Any, fits: bool, kind: SqlType) -> Any:
     return value
 
 
+def _text(value: str) -> str:
+    """JSON can escape half of a character (\\ud800), and nothing can store it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise NotThis(f"{_shown(value)} has half of a character in it") from None
+    return value
+
+
+def _float(value: int | Decimal, kind: SqlType) -> float:
+    """What is too large for the type is not infinite."""
+    try:
+        found = float(value)
+        struct.pack("<f" if kind.name == "real" else "<d", found)
+        if found - found == 0:
+            return found
+    except OverflowError:
+        pass
+    raise NotThis(f"{_shown(value)} is not a value of type {kind}")
+
+
 def _numeric(value: Any, kind: SqlType) -> Decimal:
     fits = isinstance(value, (int, Decimal, str)) and not isinstance(value, bool)
     try:
@@ -90,16 +146,31 @@ def _moment(millis: int, kind: SqlType) -> datetime:
 
 
 def _json_text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_decimal_text)
+    try:
+        return _text(_dumped(value, _decimal_text))
+    except (ValueError, RecursionError) as problem:
+        raise NotThis(f"{_shown(value)} is not JSON: {problem}") from None
+
+
+def _dumped(value: Any, default: Callable[[Any], Any], *, allow_nan: bool = False) -> str:
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=allow_nan, default=default
+    )
 
 
 def _decimal_text(value: Any) -> Any:
     # A Decimal is what a JSON number with a point was read as.
+    if not isinstance(value, Decimal):
+        raise NotThis(f"{_shown(value)} is nothing that JSON has")
     return int(value) if value == value.to_integral_value() and abs(value) < 1 << 53 else float(value)
 
 
 def _shown(value: Any) -> str:
-    text = _json_text(value)
+    """For somebody to read, whatever it is."""
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        text = str(value)  # as it was written: as a double it may be infinite
+    else:
+        text = _dumped(value, str, allow_nan=True)
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
@@ -108,7 +179,7 @@ def text_value(text: str | None, kind: SqlType) -> Any:
     if text is None:
         return None
     if kind.name == "varchar":
-        return text
+        return _text(text)
     if kind.name == "bytea":
         return _bytes(text)
     try:
@@ -119,7 +190,7 @@ def text_value(text: str | None, kind: SqlType) -> Any:
         return found
     try:
         if kind.name == "jsonb":
-            return _json_text(json.loads(text, parse_float=Decimal))
+            return _json_text(read_json(text))
         if kind.name in ("real", "double precision"):
             return float(text)
         if kind.name == "numeric":

@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import sys
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,7 @@ from headrace.errors import EnvironmentProblem, InvalidDefinition
 from headrace.sources import avro, kafka
 from headrace.sources.decoding import decode
 from headrace.sources.definition import Definition
-from headrace.types import SqlType, array_of
+from headrace.types import SqlType, array_of, map_of
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=datetime.UTC)
 
@@ -66,6 +67,39 @@ def test_all_kinds_of_values():
     assert {name: column.to_pylist() for name, column in columns.items()} == {
         name: [each[2]] * 2 for name, each in FIELDS.items()
     }
+
+
+NESTED = {
+    "at": ({"type": "int", "logicalType": "time-millis"}, datetime.time(1, 2, 3)),
+    "o": (
+        {"type": "record", "name": "o", "fields": [
+            {"name": "u", "type": {"type": "string", "logicalType": "uuid"}},
+            {"name": "at", "type": {"type": "long", "logicalType": "time-micros"}},
+            {"name": "x", "type": "double"}, {"name": "raw", "type": "bytes"},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        ]},
+        {"u": uuid.UUID(int=7), "at": datetime.time(4), "x": 0.5, "raw": b"hi", "day": datetime.date(2026, 1, 2)},
+    ),
+    "m": ({"type": "map", "values": "double"}, {"a": 1.5}),
+}  # fmt: skip
+OF_NESTED = '{"at":"04:00:00","day":"2026-01-02","raw":"\\\\x6869","u":"00000000-0000-0000-0000-000000000007","x":0.5}'
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "value"),
+    [
+        ("at", SqlType("varchar"), "01:02:03"), ("at", SqlType("bigint"), None), ("at", SqlType("jsonb"), '"01:02:03"'),
+        ("o", SqlType("jsonb"), OF_NESTED), ("o", SqlType("varchar"), OF_NESTED),
+        ("m", map_of(SqlType("varchar"), SqlType("double precision")), [("a", 1.5)]),
+    ],
+)  # fmt: skip
+def test_values_that_json_does_not_have(field, kind, value):
+    """None: it is a bad event, and no more than that."""
+    schema = {"type": "record", "name": "r1", "fields": [{"name": field, "type": NESTED[field][0]}]}
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, schema, {field: NESTED[field][1]})
+    columns, faults = decode(definition(**{field: kind}), [sink.getvalue()], avro.OneSchema(json.dumps(schema)))
+    assert columns[field].to_pylist() == ([] if value is None else [value]) and len(faults) == (value is None)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
+from decimal import Decimal
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
 from headrace.engine.event_tables import last_of_each
-from headrace.sources.changes import Changes
+from headrace.sources.changes import Changes, Truncated
 from headrace.sources.decoding import NotThis
 from headrace.sources.definition import Definition
+from headrace.sources.kafka import ChangesReader
 from headrace.types import SqlType
 
 COLUMNS = (("id", SqlType("bigint")), ("w", SqlType("varchar")), ("n", SqlType("numeric", precision=8, scale=2)))
@@ -55,18 +59,91 @@ def test_debezium():
     assert changes("debezium").of(b"1", None) is None
 
 
+def test_a_table_that_was_truncated_is_an_error_whatever_becomes_of_bad_events():
+    for read in (changes("debezium").of, lambda key, value: ChangesReader._decoded(READER, 0, [Message(value)])):
+        with pytest.raises(Truncated, match="truncated"):
+            read(None, b'{"op": "t"}')
+
+
+class Message(NamedTuple):
+    content: bytes
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self.content
+
+
+READER = ChangesReader(
+    definition=Definition(connector="kafka", columns=COLUMNS, format="debezium", encode="json"), config=(), key=("id",)
+)
+
+DEBEZIUM = {
+    "n": ("org.apache.kafka.connect.data.Decimal", {"parameters": {"scale": "2"}}),
+    "v": ("io.debezium.data.VariableScaleDecimal", {}),
+    "d": ("io.debezium.time.Date", {}),
+    "micro": ("io.debezium.time.MicroTimestamp", {}),
+    "milli": ("org.apache.kafka.connect.data.Timestamp", {}),
+    "nano": ("io.debezium.time.NanoTimestamp", {}),
+    "clock": ("io.debezium.time.MicroTime", {}),
+    "j": ("io.debezium.data.Json", {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind", "meant"),
+    [
+        ("n", "BNI=", SqlType("numeric", precision=8, scale=2), Decimal("12.34")),
+        ("n", "1234", SqlType("numeric", precision=12, scale=2), Decimal("-26588.24")),  # base64 has digits, too
+        ("n", "1234", SqlType("varchar"), "-26588.24"), ("n", "BNI=", SqlType("double precision"), 12.34),
+        ("v", {"scale": 1, "value": "ew=="}, SqlType("numeric", precision=8, scale=2), Decimal("12.30")),
+        ("d", 20455, SqlType("date"), datetime.date(2026, 1, 2)), ("d", 20455, SqlType("integer"), 20455),
+        ("micro", 1_000_001, SqlType("timestamp"), datetime.datetime(1970, 1, 1, 0, 0, 1, 1)),
+        ("milli", 1001, SqlType("timestamp"), datetime.datetime(1970, 1, 1, 0, 0, 1, 1000)),
+        ("nano", 1_000_001_999, SqlType("timestamptz"), datetime.datetime(1970, 1, 1, 0, 0, 1, 1, datetime.UTC)),
+        ("clock", 3_600_000_001, SqlType("varchar"), "01:00:00.000001"),
+        ("j", '{"a": 1}', SqlType("jsonb"), '{"a":1}'), ("j", '{"a": 1}', SqlType("varchar"), '{"a": 1}'),
+        ("other", 20455, SqlType("date"), datetime.date(2026, 1, 2)),
+        ("n", "?", SqlType("numeric", precision=8, scale=2), None), ("v", "x", SqlType("varchar"), None),
+        ("micro", 1 << 62, SqlType("timestamp"), None), ("micro", 1, SqlType("date"), None),
+    ],
+)  # fmt: skip
+def test_what_debezium_means_is_in_the_schema_beside_it(field, value, kind, meant):
+    """None: it is a bad event."""
+    name, more = DEBEZIUM.get(field, (None, {}))
+    of_row = [{"field": "id", "type": "int64"}, {"field": field, "name": name, **more}]
+    schema = {"fields": [{"field": part, "fields": of_row} for part in ("before", "after")]}
+    event = {"schema": schema, "payload": {"op": "c", "after": {"id": 1, field: value}}}
+    columns = (("id", SqlType("bigint")), (field, kind))
+    made = Changes(
+        definition=Definition(connector="kafka", columns=columns, format="debezium", encode="json"), key=("id",)
+    )
+    text = json.dumps(event).encode()
+    if meant is None:
+        with pytest.raises(NotThis, match=f'column "{field}"'):
+            made.of(None, text)
+        return
+    assert made.of(None, text) == ([1, meant], False)
+    if (block := made.block([None], [text])) is not None:
+        assert block.columns[field].to_pylist() == [meant]
+
+
 @pytest.mark.parametrize(
     ("format", "key", "value"),
     [
         ("upsert", None, b'{"w": "a"}'), ("upsert", None, None), ("upsert", b"x", None), ("upsert", b"\xff", None),
         ("upsert", b"1", b"[]"), ("upsert", b"1", b"{"), ("upsert", b"1", b'{"n": "x"}'),
-        ("debezium", None, b'{"op": "t"}'), ("debezium", None, b'{"op": "c"}'), ("debezium", None, b'{"payload": 1}'),
+        ("debezium", None, b'{"op": "m"}'), ("debezium", None, b'{"op": "c"}'), ("debezium", None, b'{"payload": 1}'),
         ("debezium", None, b'{"op": "d", "before": {"w": "a"}}'),
+        ("upsert", b"1", b'{"w": "\\ud800"}'), ("upsert", b"1", b'{"more": 1e99999999999999999999}'),
+        ("upsert", b"1e99999999999999999999", b"{}"), ("upsert", b"[" * 100_000, b"{}"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_change(format, key, value):
     with pytest.raises(NotThis):
         changes(format).of(key, value)
+    assert changes(format).block([key], [value]) is None
 
 
 def test_a_composite_key_is_an_object():

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from headrace.cdc.problems import SourceUnreachable
 from headrace.errors import InvalidDefinition
 from headrace.sources import decoding
 from headrace.sources.decoding import decode
@@ -69,6 +70,12 @@ def test_both_ways_of_reading_agree(event, monkeypatch):
         (b'{"i": 3000000000}', 'column "i"'), (b'{"i": true}', 'column "i"'), (b'{"b": 1}', 'column "b"'),
         (b'{"d": "x"}', 'column "d"'), (b'{"d": NaN}', "not JSON"), (b'{"t": "yesterday-ish"}', 'column "t"'),
         (b"\xff\xfe", "not JSON"), (b'{"s": "\xff"}', "not JSON"),
+        (b'{"s": "\\ud800"}', 'column "s": "\\ud800" has half of a character'),
+        (b'{"s": {"\\udfff": 1}}', "half of a character"),
+        (b'{"i": "\\ud800"}', 'column "i": "\\ud800" is not a value'),
+        (b'{"d": ' + b"9" * 400 + b"}", 'column "d": 9999'), (b'{"d": 1e400}', 'column "d": 1E+400 is not'),
+        (b'{"more": 1e99999999999999999999}', "not JSON: a number has an exponent"),
+        (b'{"more": ' + b"[" * 100_000 + b"}", "not JSON"),
     ],
 )  # fmt: skip
 def test_a_bad_event_is_named_and_its_neighbours_are_read(event, reason):
@@ -76,6 +83,34 @@ def test_a_bad_event_is_named_and_its_neighbours_are_read(event, reason):
     assert [row[0] for row in found] == [1, 3]
     ((at, said),) = faults
     assert at == 1 and reason in said
+
+
+def test_what_nobody_has_thought_of_is_a_bad_event_and_not_the_end_of_the_source(monkeypatch):
+    def value(found, name, kind):
+        if found.get("i") == 2:
+            raise ZeroDivisionError("who would have thought")
+        return 1 << 40 if found.get("i") == 3 else found.get("i")  # the latter is more than Arrow's column can hold
+
+    monkeypatch.setattr(decoding, "field_value", value)
+    columns = {"i": SqlType("integer"), "n": SqlType("numeric", precision=8, scale=2)}
+    found, faults = rows(source(**columns), *(b'{"i": %d}' % at for at in range(1, 5)))
+    assert [row[0] for row in found] == [1, 4]
+    assert [at for at, _ in faults] == [1, 2]
+    assert faults[0][1] == "ZeroDivisionError: who would have thought" and faults[1][1].startswith('column "i": ')
+
+
+def test_a_registry_that_is_away_makes_no_event_bad():
+    class Away:
+        def read(self, data: bytes):
+            raise SourceUnreachable("nobody there")
+
+    with pytest.raises(SourceUnreachable):
+        decode(source("avro"), [b"x"], Away())
+
+
+def test_a_number_too_large_for_its_column_is_not_infinite():
+    found, faults = rows(source(r=SqlType("real")), b'{"r": 1e39}', b'{"r": 1e38}', b'{"r": -1e400}')
+    assert [at for at, _ in faults] == [0, 2] and found[0][0] == pytest.approx(1e38)
 
 
 def test_json_values_of_other_types():
@@ -103,10 +138,21 @@ def test_json_values_of_other_types():
 def test_numbers_and_objects_in_a_text_column_are_their_text():
     found, faults = rows(source(s=SqlType("varchar")), b'{"s": 5}', b'{"s": {"b": 1, "a": true}}', b'{"s": "5"}')
     assert found == [("5",), ('{"a":true,"b":1}',), ("5",)] and not faults
+    numbers = ["12345678901234567890", "1234567890123456789.05", "1.50", "1E+9999"]
+    found, faults = rows(source(s=SqlType("varchar")), *(f'{{"s": {each}}}'.encode() for each in numbers))
+    assert [text for (text,) in found] == numbers and not faults
 
 
 def test_of_a_field_that_comes_twice_the_last_counts():
     assert rows(source(i=SqlType("integer")), b'{"i": 1, "i": 2}') == ([(2,)], [])
+
+
+def test_only_a_csv_field_that_is_not_in_quotes_is_null():
+    definition = source("csv", i=SqlType("integer"), s=SqlType("varchar"), t=SqlType("varchar"))
+    assert rows(definition, b'1,"",', b'2,,""', b'3,"a,""b",""\r\n') == (
+        [(1, "", None), (2, None, ""), (3, 'a,"b', "")], [],
+    )  # fmt: skip
+    assert [at for at, _ in rows(definition, b'"",x,y', b",x,y")[1]] == [0]
 
 
 def test_csv():

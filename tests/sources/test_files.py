@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, StorageError
-from headrace.sources import files, listing
+from headrace.sources import file_reader, files, listing
 from headrace.sources.connector import Outside, Resolved, Segment
 from headrace.sources.definition import OFFSET, PARTITION, Definition
-from headrace.sources.files import FileGone
+from headrace.sources.file_reader import FileGone
 from headrace.sources.handover import Extent, Range
 from headrace.sql.statements import Include
 from headrace.state.storage import LocalStorage
@@ -180,6 +180,109 @@ def test_half_written_empty_and_broken_files(tmp_path):
     assert len(bad) == 1 and "empty.parquet" in bad[0].reason
 
 
+def test_parquet_that_is_damaged_is_a_bad_record_and_not_a_broken_disk(tmp_path):
+    parquet(tmp_path / "whole.parquet", range(100))
+    data = (tmp_path / "whole.parquet").read_bytes()
+    page = tmp_path / "page.parquet"
+    page.write_bytes(data[:10] + b"\xff" * 60 + data[70:])
+    footer = tmp_path / "footer.parquet"
+    length = int.from_bytes(data[-8:-4], "little")
+    footer.write_bytes(data[: -8 - length] + b"\xff" * length + data[-8:])
+    for path in (page, footer):
+        with pytest.raises(OSError) as problem:
+            pq.read_table(path)
+        assert problem.value.errno is None, "this is how Arrow says it"
+    source = Source(tmp_path, "parquet")
+    assert len(source.read()[1]) == 1, "of the footer more may come"
+    os.utime(footer, (1, 1))
+    found, bad = source.read()
+    assert [row["id"] for row in found] == list(range(100))
+    assert sorted(each.reason.split(":")[0] for each in bad) == ["footer.parquet", "page.parquet"]
+
+
+def rewritten(source: Source, path: Path, how) -> tuple[list, int]:
+    """What a later view gets of pieces that are known, after a file has become another one: rows, and how many less."""
+    end = source.list().end
+    how(path)
+    found = [each for task in source.feed.tasks([Range(0, 0, end)], 1) for each in source.feed.reader.read(task)]
+    return [row for each in found for row in each.rows["id"].to_pylist()], sum(each.lost for each in found)
+
+
+def test_what_was_written_anew_is_lost_to_later_views(tmp_path):
+    """They would have other rows than the earlier ones, at the same offsets."""
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n{"id": 2}\n')
+    assert rewritten(Source(tmp_path, "json"), path, lambda it: it.write_text('{"id": 3}\n{"id": 4}\n')) == ([], 1)
+    head = '{"id": 0, "word": "%s"}\n' % ("x" * 400)
+    path.write_text(head + '{"id": 1}\n')
+    strict = Source(tmp_path, "json", **{"retention.gaps": "fail"})
+    with pytest.raises(FileGone, match="a.json was written anew"):
+        rewritten(strict, path, lambda it: it.write_text(head + '{"id": 2}\n{"id": 3}\n'))
+    assert rewritten(Source(tmp_path, "json"), path, lambda it: it.write_text(it.read_text() + "more")) == (
+        [0, 2, 3],
+        0,
+    )
+    path.unlink()
+    path = tmp_path / "a.parquet"
+    parquet(path, range(10))
+    assert rewritten(Source(tmp_path, "parquet"), path, lambda it: parquet(it, range(1, 11))) == ([], 10)
+
+
+def test_a_file_that_is_written_anew_and_as_long_as_before_is_told(tmp_path, caplog, monkeypatch):
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n')
+    source = Source(tmp_path, "json")
+    assert source.ids() == [1]
+    os.utime(path, (5, 5))  # touched: looked into once, and then no more
+    source.list()
+    assert not caplog.text
+    with monkeypatch.context() as closed:
+        closed.setattr(files.Folder, "measure", lambda *_: pytest.fail("it is known"))
+        source.list()
+    path.write_text('{"id": 2}\n')
+    source.list()
+    assert "a.json was written anew" in caplog.text
+
+
+def test_a_piece_has_the_same_lines_after_its_file_has_grown(tmp_path):
+    """The last line has settled without an end, and somebody goes on writing it."""
+    path = tmp_path / "a.csv"
+    path.write_text("id,word\n1,a\n2,b")
+    source = Source(tmp_path, "csv", **{"settle.seconds": "0"})
+    os.utime(path, (1, 1))
+    before = source.read()[0]
+    with path.open("a") as more:
+        more.write("c\n3,d\n")
+    os.utime(path, (2, 2))
+    found = source.read()[0]
+    assert found[:2] == before and [row["id"] for row in found] == [1, 2, 3]
+
+
+def test_a_file_that_is_written_to_since_it_was_listed_has_not_settled(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n{"id"')
+    os.utime(path, (1, 1))
+    source = Source(tmp_path, "json", **{"settle.seconds": "1"})
+    (listed,) = source.feed.folder.list()
+    with path.open("a") as more:
+        more.write(": 2}\n")
+    assert source.feed.folder.measure(listed, None).end == 10
+    path.write_text("")
+    assert source.feed.folder.measure(listed, None) is None
+
+
+def test_a_line_without_an_end_is_not_held_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(listing, "PIECE_BYTES", 100)
+    monkeypatch.setattr(file_reader, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(file_reader, "TAIL", 64)
+    (tmp_path / "a.json").write_text(
+        '{"id": 1}\n' + "x" * 5000 + '\n{"id": 2}\n{"id": 3, "word": "%s"}\n' % ("y" * 500)
+    )
+    found, bad = Source(tmp_path, "json").read()
+    assert [row["id"] for row in found] == [1, 2, 3]
+    assert [(each.offset, each.raw) for each in bad] == [(10, None)] and "more than 1000 bytes" in bad[0].reason
+
+
 def test_a_file_that_vanishes_is_lost_or_an_error(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text('{"id": 1}\n')
@@ -209,8 +312,12 @@ def test_csv_with_and_without_a_header(tmp_path, monkeypatch):
     assert [(row["id"], row["word"]) for row in found] == [(1, "x"), (2, "y"), (3, "z")] and not bad
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.csv").write_text("1|x\n2|y\n")
-    options = [("without_header", "true"), ("delimiter", "|")]
+    options = [("without_header", "TRUE"), ("delimiter", "|")]
     assert Source(tmp_path / "plain", "csv", encode_options=options).ids() == [1, 2]
+    with pytest.raises(InvalidDefinition, match="without_header cannot be '1'"):
+        Source(tmp_path / "plain", "csv", encode_options=[("without_header", "1")])
+    (tmp_path / "plain" / "a.csv").write_text('"a, ""b""", "word",id\n0,x,1\n')
+    assert Source(tmp_path / "plain", "csv").read()[0][0]["word"] == "x"
 
 
 def test_parquet_with_other_columns(tmp_path):
@@ -219,6 +326,37 @@ def test_parquet_with_other_columns(tmp_path):
     found, bad = Source(tmp_path, "parquet").read()
     assert [(row["id"], row["word"]) for row in found] == [(1, None)]
     assert len(bad) == 1 and "b.parquet" in bad[0].reason
+
+
+def test_of_parquet_only_the_rows_that_do_not_fit_are_bad(tmp_path):
+    pq.write_table(pa.table({"id": ["1", "x", "3", None, "y"], "word": list("abcde")}), tmp_path / "a.parquet")
+    found, bad = Source(tmp_path, "parquet").read()
+    assert [(row[OFFSET], row["id"], row["word"]) for row in found] == [(0, 1, "a"), (2, 3, "c"), (3, None, "d")]
+    assert [each.offset for each in bad] == [1, 4] and 'a.parquet: column "id": ' in bad[0].reason
+    pq.write_table(pa.table({"id": [[1], [2]]}), tmp_path / "b.parquet")  # of a type that never fits
+    assert len(Source(tmp_path, "parquet", "b.parquet").read()[1]) == 1
+
+
+def test_whoever_asks_for_what_is_there_now_does_not_keep_the_stream_waiting(tmp_path, monkeypatch):
+    source = Source(tmp_path, "json")
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    looking, hold, original = threading.Event(), threading.Event(), files.Folder.measure
+
+    def slow(self, file, before):
+        looking.set()
+        assert hold.wait(30)
+        return original(self, file, before)
+
+    monkeypatch.setattr(files.Folder, "measure", slow)
+    using, found = threading.Lock(), []
+    asking = threading.Thread(target=lambda: found.append(source.feed.extents_now(using)))
+    asking.start()
+    assert looking.wait(30)
+    assert using.acquire(timeout=5), "the stream's turn"
+    using.release()
+    hold.set()
+    asking.join(30)
+    assert found == [{0: Extent(0, 1)}]
 
 
 def test_a_portion_has_so_many_rows_and_files(tmp_path, monkeypatch):

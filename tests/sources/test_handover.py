@@ -7,10 +7,23 @@ import dataclasses
 
 import pytest
 
-from headrace.sources.handover import Extent, Gap, Handover, OutOfPlace, Range, Stage, Stream, bounded, pieces
+from headrace.sources.handover import CutBack, Extent, Gap, Handover, OutOfPlace, Range, Stage, Stream, bounded, pieces
 from tests.sources.world import Rules, Violation, World, history
 
 HISTORIES = 20_000
+
+
+def test_a_split_that_stays_shorter_than_what_was_taken_of_it_is_told_once():
+    cut, stream = CutBack(), Stream(next={0: 9, 1: 9})
+    short, whole = {0: Extent(0, 7), 1: Extent(0, 9)}, {0: Extent(0, 9), 1: Extent(0, 12)}
+    assert [cut.lasting(stream, short, now=now) for now in (0, 20)] == [[], []]
+    assert cut.lasting(stream, whole, now=25) == [], "a broker that has just been started"
+    assert cut.lasting(stream, short, now=40) == []
+    ((text, first),) = cut.lasting(stream, short, now=70)
+    assert first and "partition 0 ends at offset 7, and was read up to 9" in text
+    assert cut.lasting(stream, short, now=80) == [(text, False)]
+    assert cut.lasting(stream, whole, now=90) == [] and cut.lasting(stream, short, now=100) == []
+    assert cut.lasting(stream, short, now=130) == [(text, True)]
 
 
 def test_a_trace_of_a_view_that_comes_while_events_flow():

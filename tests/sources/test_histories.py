@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headrace.catalog import MATERIALIZED_VIEW, SOURCE, Catalog, Column, Relation
+from headrace.cdc.problems import SourceUnreachable
 from headrace.engine import histories
 from headrace.engine.feeds import StreamState, ViewState, view_state, with_stream, with_view
 from headrace.engine.histories import Histories, Read
 from headrace.engine.ingest import Report
+from headrace.engine.source_reader import SourceReader
+from headrace.engine.view_jobs import ViewJobs
 from headrace.errors import HeadraceError
 from headrace.sources.connector import Feed, Resolved
 from headrace.sources.definition import Definition
@@ -53,6 +57,19 @@ class World:
         future: Future = Future()
         self.asked.append((future, ranges))
         return future
+
+    @property
+    def view(self) -> ViewState:
+        found = view_state(self.engine.committed, VIEW)
+        assert found is not None
+        return found
+
+    def as_engine(self) -> SimpleNamespace:
+        """As whoever describes jobs needs it, with a reader of which only this is asked."""
+        reader = SourceReader.__new__(SourceReader)
+        reader._histories, reader._turns = self.histories, SimpleNamespace(error=None)
+        sources = SimpleNamespace(reader=lambda id: reader)
+        return SimpleNamespace(event_sources=sources, parameter=lambda name: False)
 
     # What histories need of the source's reader.
 
@@ -117,6 +134,25 @@ def test_if_the_first_fails_both_are_read_again():
     world.histories._fillings[VIEW].retry_at = 0.0
     world.turn()
     assert [ranges for _, ranges in world.asked] == [first, second]
+
+
+def test_why_a_history_does_not_go_on_is_told_and_it_is_tried_again_soon_for_as_long_as_it_takes():
+    world = World()
+    for _ in range(50):  # a registry that is down all night
+        world.turn()
+        world.answer(0, SourceUnreachable("nobody there"))
+        world.asked.clear()
+        world.histories.land()
+        filling = world.histories._fillings[VIEW]
+        assert filling.retry_at - time.monotonic() <= 30
+        filling.retry_at = 0.0
+    described = ViewJobs(cast(Any, world.as_engine()))._described(world.engine.committed, VIEW, world.view)
+    assert (described["state"], described["error"]) == ("retrying", "nobody there")
+    world.turn()
+    world.answer(0)
+    world.turn()
+    described = ViewJobs(cast(Any, world.as_engine()))._described(world.engine.committed, VIEW, world.view)
+    assert (described["state"], described["error"]) == ("running", None)
 
 
 @pytest.mark.parametrize("seed", range(50))

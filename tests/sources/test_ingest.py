@@ -14,6 +14,7 @@ from headrace.engine import ingest
 from headrace.engine.fills import View
 from headrace.engine.ingest import IngestRange, Report
 from headrace.operators.vectors import Call, Column, VectorBranch, VectorProject
+from headrace.sources import kafka
 from headrace.sources.connector import BadEvent, BadRecord, Decoded
 from headrace.sources.definition import KEY_COLUMNS, OFFSET, PARTITION, PK
 from headrace.state.files import LocalFiles
@@ -109,6 +110,36 @@ def test_too_many_bad_events_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(ingest, "MOST_BAD", 0)
     report = run(tmp_path, range(0, 30), reader=Numbers(bad=12), on_bad="dead_letter")
     assert "more than 0 events" in report.error.message
+
+
+def test_bad_events_of_all_tasks_together_are_bounded(monkeypatch):
+    monkeypatch.setattr(ingest, "MOST_BAD", 5)
+    monkeypatch.setattr(ingest, "BAD_BYTES", 25)
+
+    def task(*sizes: int) -> Report:
+        report = Report(bad_count=len(sizes))
+        report.keep([BadRecord(split=0, offset=at, reason="so", raw=b"x" * size) for at, size in enumerate(sizes)])
+        return report
+
+    whole = Report()
+    whole.add(task(10, 10))
+    whole.add(task(10, 5))
+    assert whole.error is None and whole.bad_count == 4
+    assert [each.raw and len(each.raw) for each in whole.bad] == [10, 10, None, 5]
+    assert whole.bad[2].reason == "so (its 10 bytes are not kept: too many are bad at once)"
+    whole.add(task(0, 0, 0, 0))
+    assert "more than 5 events" in whole.error.message and len(whole.bad) == 6
+
+
+@pytest.mark.parametrize("sizes", [[[1] * 100] * 400, [[1 << 20] * 5] * 20, [[60 << 20, 1]], [[]], [[100_000] * 1000]])
+def test_blocks_of_events_are_bounded_by_number_and_by_bytes(sizes):
+    """Whatever a topic has in it, a task decodes so much at a time."""
+    batches = [[range(size) for size in batch] for batch in sizes]  # they have a length, and take no memory
+    blocks = list(kafka.in_blocks(batches))
+    assert [each for block in blocks for each in block] == [each for batch in batches for each in batch]
+    for block in blocks:
+        assert len(block) < 2 * kafka.BLOCK
+        assert len(block) == 1 or sum(map(len, block)) <= 2 * kafka.BLOCK_BYTES or max(map(len, block)) > 1 << 24
 
 
 @pytest.mark.parametrize("order", [[3, 1, 2], [1, 2, 3]])
