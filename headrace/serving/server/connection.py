@@ -23,7 +23,8 @@ from headrace.serving.server.parameters import without_positions
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.prepared import Bound, PreparedStatements
 from headrace.serving.server.startup import Greeting
-from headrace.serving.session import IDLE, Session
+from headrace.serving.session import Session
+from headrace.serving.transaction import FAILED, IDLE
 from headrace.serving.wire import reader, writer
 from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
@@ -41,6 +42,11 @@ REPORTED = {
     "application_name": "application_name",
 }  # fmt: skip
 """What PostgreSQL tells clients without being asked, under the names it uses."""
+
+_OF_CONNECTION = (
+    ast.Copy, ast.DeclareCursor, ast.FetchCursor, ast.CloseCursor, ast.Prepare, ast.Deallocate, ast.Discard,
+)  # fmt: skip
+"""Statements that the session does not perform"""
 
 
 class ShuttingDown(HeadraceError):
@@ -277,6 +283,7 @@ class Connection:
 
     def _answer(self, statement: ast.Statement) -> None:
         if isinstance(statement, ast.Execute):
+            self._session.refuse_if_impossible(statement)
             with without_positions():
                 self._answer(self._prepared.executed(statement))
             return
@@ -370,11 +377,14 @@ class Connection:
 
     def _for_the_connection(self, statement: ast.Statement, *, formats: Sequence[int] | None = None) -> bool:
         """Whether the statement was one of these, and has been answered. Without formats, rows are described first."""
+        if isinstance(statement, _OF_CONNECTION):
+            self._session.refuse_if_impossible(statement)
         if isinstance(statement, ast.Copy):
             tag = f"COPY {self._copy(statement)}"
         elif isinstance(statement, ast.DeclareCursor):
             query = ast.Select(sql=statement.sql, query=statement.query)
-            self._prepared.declare(statement.name, self._session.perform(query))
+            held = {"hold": statement.hold, "committed": self._session.status == IDLE}
+            self._prepared.declare(statement.name, self._session.perform(query), **held)
             tag = "DECLARE_CURSOR"
         elif isinstance(statement, ast.FetchCursor):
             tag = self._fetch(statement, formats)
@@ -395,7 +405,8 @@ class Connection:
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
-                self._prepared.close_portals()
+                committed = isinstance(statement, ast.Commit) and self._session.status != FAILED
+                self._prepared.end_transaction(committed=committed)
             return False
         self._channel.send(writer.command_complete(tag))
         return True
@@ -420,7 +431,9 @@ class Connection:
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:
-            return copy_in(self._channel, self._engine, self._session.meant(statement))
+            count = copy_in(self._channel, self._engine, self._session.meant(statement))
+            self._session.wrote()
+            return count
         if statement.query is not None:
             query = ast.Select(sql=statement.sql, query=statement.query)
         else:

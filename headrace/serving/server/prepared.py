@@ -81,6 +81,9 @@ class Bound:
     rows: int = 0
     declared: bool = False
     """By DECLARE: it stays until it is closed, or the transaction ends."""
+    hold: bool = False
+    """WITH HOLD: it stays after its transaction, if that is committed."""
+    committed: bool = False
 
 
 class PreparedStatements:
@@ -231,9 +234,12 @@ class PreparedStatements:
                 self.open(bound, self._session.perform(bound.statement))
         return bound.columns
 
-    def declare(self, name: str, result: Result) -> None:
+    def declare(self, name: str, result: Result, *, hold: bool = False, committed: bool = False) -> None:
         self._refuse_portal(name)
-        bound = Bound(statement=None, formats=(), positions=parameters.without_positions, declared=True)
+        bound = Bound(
+            statement=None, formats=(), positions=parameters.without_positions,
+            declared=True, hold=hold, committed=committed,
+        )  # fmt: skip
         self.open(bound, result)
         self.portals[name] = bound
 
@@ -242,6 +248,12 @@ class PreparedStatements:
             raise DuplicateCursor(f'cursor "{name}" already exists')
         if len(self.portals) >= STATEMENTS:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} portals", hint="close some")
+
+    def end_transaction(self, *, committed: bool) -> None:
+        """Cursors go with their transaction, unless they are held; those that are, go if it is rolled back."""
+        for bound in self.portals.values():
+            bound.committed = bound.committed or committed
+        self.close_portals([name for name, bound in self.portals.items() if not (bound.hold and bound.committed)])
 
     def forget_bound(self) -> None:
         """Portals that were bound live as long as their transaction, which is over."""
