@@ -16,6 +16,7 @@ from functools import partial
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError, InvalidParameterValue, QueryCancelled
 from headrace.serving.result import Result
+from headrace.serving.server.budget import too_much_held, tree_bytes
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
 from headrace.serving.server.grouping import InsertGroup
@@ -66,7 +67,7 @@ class Connection:
         self._greeting = greeting
         self._session = Session(engine, on_notice=self._notice_now, while_waiting=self._refuse_if_nobody_waits)
         self._session.user, self._session.process = greeting.user, process
-        self._prepared = PreparedStatements(self._session)
+        self._prepared = PreparedStatements(self._session, keep=partial(channel.hold, what="prepared"))
         self._group = InsertGroup(self._session.write_rows, channel.send)
         self._skipping = False
         """After an error, up to the next Sync"""
@@ -273,7 +274,15 @@ class Connection:
     # --- simple queries ----------------------------------------------------------------------------------------
 
     def _simple(self, text: str) -> None:
-        statements = parse(text)
+        try:
+            if not self._channel.hold(tree_bytes(text), "statements"):
+                raise too_much_held()
+            self._answer_all(text)
+        finally:
+            self._channel.hold(0, "statements")
+
+    def _answer_all(self, text: str) -> None:
+        statements = parse(text, between=self._session.refuse_if_cancelled)
         if not statements:
             self._channel.send(writer.EMPTY_QUERY)
         for statement in statements:

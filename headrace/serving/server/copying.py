@@ -105,7 +105,7 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
             return 0
         return engine.write(relation.id, insert_arrow(engine, relation, pa.concat_tables(tables))).count
     finally:
-        channel.hold(0)
+        channel.hold(0, "copy")
 
 
 def _receive(channel: Channel) -> bytes:
@@ -117,10 +117,10 @@ def _receive(channel: Channel) -> bytes:
             too_large = too_large or len(held) + len(message.data) > COPY_BYTES
             if not too_large and not crowded:
                 held += message.data
-                crowded = not channel.hold(len(held))
+                crowded = not channel.hold(len(held), "copy")
             if too_large or crowded:
                 held.clear()
-                channel.hold(0)
+                channel.hold(0, "copy")
         elif isinstance(message, reader.CopyDone):
             break
         elif isinstance(message, reader.CopyFail):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from headrace.catalog import Catalog
 from headrace.errors import HeadraceError, SqlSyntaxError
 from headrace.serving.result import Result
 from headrace.serving.server import parameters
+from headrace.serving.server.budget import too_much_held, tree_bytes
 from headrace.serving.server.parameters import Substituted
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.templates import InsertTemplate
@@ -64,6 +65,8 @@ class Prepared:
     """An INSERT that need not be parsed each time"""
     columns: list[tuple[str, SqlType]] | None = None
     """As the client was told"""
+    size: int = 0
+    """Bytes that it keeps, about"""
 
 
 @dataclass(kw_only=True)
@@ -84,19 +87,35 @@ class Bound:
     hold: bool = False
     """WITH HOLD: it stays after its transaction, if that is committed."""
     committed: bool = False
+    size: int = 0
+    """Bytes that it keeps, about, besides its rows"""
 
 
 class PreparedStatements:
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, keep: Callable[[int], bool] = lambda size: True):
+        """``keep``: told how many bytes are kept by now, answers whether they may be."""
         self._session = session
+        self._keep_bytes = keep
+        self._kept = 0
         self._statements: dict[str, Prepared] = {}
         self.portals: dict[str, Bound] = {}
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
-        statements = parameters.parse_with_names(message.text)
+        with self._while_parsed(message.text):
+            statements = parameters.parse_with_names(message.text)
         if len(statements) > 1:
             raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
         self._keep(message, statements[0] if statements else None, catalog)
+
+    @contextmanager
+    def _while_parsed(self, text: str) -> Iterator[None]:
+        """Its tree counts as long as it is needed."""
+        size = tree_bytes(text)
+        self._account(size)
+        try:
+            yield
+        finally:
+            self._account(-size)
 
     def prepare(self, statement: ast.Prepare, catalog: Catalog) -> None:
         """PREPARE: the same, said in SQL."""
@@ -123,12 +142,18 @@ class PreparedStatements:
             raise DuplicateStatement(f'prepared statement "{message.name}" already exists')
         if len(self._statements) >= STATEMENTS:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} prepared statements", hint="close some")
+        template = InsertTemplate.of(statement)
+        # Trees of short texts are shared, see parse_with_names.
+        own_tree = template is not None and len(message.text) > parameters.REMEMBERED_TEXT
+        size = tree_bytes(message.text) if own_tree else len(message.text)
+        replaced = self._statements.get(message.name)
         verbatim = isinstance(statement, ast.Prepare)
         count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
         meant = statement and self._session.meant(statement)
         types = parameters.parameter_types(meant, count, message.oids, catalog)
         named, given = parameters.named_oids(statement), [*message.oids, *([0] * count)]
         oids = [given[at] or named.get(at + 1) or oid_of(kind) for at, kind in enumerate(types)]
+        self._account(size - (replaced.size if replaced is not None else 0))
         self._statements[message.name] = Prepared(
             name=message.name,
             text=message.text,
@@ -138,8 +163,15 @@ class PreparedStatements:
             empty=statement is None,
             declared=declared,
             verbatim=verbatim,
-            template=InsertTemplate.of(statement),
+            template=template,
+            size=size,
         )
+
+    def _account(self, more: int) -> None:
+        """Bounded by bytes, and not only by number: a statement may be long, and so may its values."""
+        if not self._keep_bytes(self._kept + more):
+            raise too_much_held()
+        self._kept += more
 
     def executed(self, statement: ast.Execute) -> ast.Statement:
         """What an EXECUTE runs."""
@@ -166,7 +198,16 @@ class PreparedStatements:
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
         values = list(zip(message.values, forms, prepared.types, prepared.oids, strict=True))
+        given = sum(len(value) for value in message.values if value is not None)
+        size = tree_bytes(prepared.text) + given * 2  # as it came, and as a constant
+        self._account(size)
+        try:
+            self.portals[message.portal] = self._bound(message, prepared, values, size)
+        except BaseException:
+            self._account(-size)
+            raise
 
+    def _bound(self, message: reader.Bind, prepared: Prepared, values: list[tuple], size: int) -> Bound:
         def exact() -> tuple[ast.Statement, Positions]:
             constants = [parameters.constant(*value) for value in values]
             return self._parsed(parameters.with_constants(prepared.text, constants))
@@ -178,12 +219,13 @@ class PreparedStatements:
             (statement,) = parse(prepared.text)
         elif not prepared.empty:
             statement, positions = exact()
-        self.portals[message.portal] = Bound(
+        return Bound(
             statement=statement,
             formats=message.result_formats,
             positions=positions,
             exact=later,
             columns=prepared.columns,
+            size=size,
         )
 
     def _parsed(self, source: Substituted) -> tuple[ast.Statement, Positions]:
@@ -262,7 +304,10 @@ class PreparedStatements:
     def close_portals(self, names: Iterable[str] | None = None) -> None:
         """These, or all."""
         for name in list(self.portals if names is None else names):
-            if (bound := self.portals.pop(name, None)) is not None and bound.portal is not None:
+            if (bound := self.portals.pop(name, None)) is None:
+                continue
+            self._account(-bound.size)
+            if bound.portal is not None:
                 bound.portal.close()
 
     def cursor(self, name: str) -> Bound:
@@ -288,13 +333,16 @@ class PreparedStatements:
 
     def close(self, message: reader.Close) -> None:
         if message.kind == "S":
-            self._statements.pop(message.name, None)
+            self._forget(message.name)
         else:
             self.close_portals([message.name])
 
+    def _forget(self, name: str) -> None:
+        if (prepared := self._statements.pop(name, None)) is not None:
+            self._account(-prepared.size)
+
     def deallocate(self, name: str | None) -> None:
-        if name is None:
-            self._statements.clear()
-        else:
+        if name is not None:
             self._statement(name)
-            del self._statements[name]
+        for each in list(self._statements) if name is None else [name]:
+            self._forget(each)

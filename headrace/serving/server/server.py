@@ -111,7 +111,8 @@ class Server:
                 continue
             thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
             with self._lock:
-                full = len(self._threads) >= self._limit + GREETED_AT_ONCE
+                # Sessions do not count: as many greetings as there may be leave room for all of them, and the reverse.
+                full = len(self._greeting) >= GREETED_AT_ONCE
                 if not full:
                     self._threads.add(thread)
                     self._greeting[channel] = thread
@@ -143,7 +144,6 @@ class Server:
             self._cancel(greeting)
             return
         with self._lock:
-            self._greeting.pop(channel, None)
             if self._stopping:
                 raise ShuttingDown("the database system is shutting down")
             if len(self._connections) >= self._limit:
@@ -152,6 +152,7 @@ class Server:
             process = next(self._processes) & 0x7FFFFFFF
             connection = Connection(channel, self._engine, greeting, process=process, secret=secrets.randbits(32))
             self._connections[process] = connection
+            self._greeting.pop(channel, None)  # not earlier: who is refused takes its place until it has heard why
         threading.current_thread().name = f"headrace-client-{process}"
         log.info("session %d of %s begins", process, greeting.user)
         try:

@@ -45,12 +45,16 @@ class Greeting:
 
 def greet(channel: Channel, access: Access) -> Greeting | reader.CancelRequest:
     deadline = time.monotonic() + PATIENCE
+    asked: set[int] = set()
     while True:
         message = channel.startup(deadline)
         if isinstance(message, reader.CancelRequest):
             return message
         if isinstance(message, reader.Startup):
             break
+        if message.kind in asked:  # once each, as in PostgreSQL, or a client could go on for ever
+            raise reader.ProtocolViolation("the client asks again for an encryption that it was answered about")
+        asked.add(message.kind)
         if message.kind == reader.TLS and access.tls is not None and not channel.encrypted:
             channel.send(b"S")
             channel.flush()
