@@ -176,7 +176,7 @@ class Session:
 
     @run.register
     def _select(self, statement: ast.Select) -> Result:
-        asked = self._asked(statement)
+        asked = self._asked(statement, running=True)
         if (known := asked.result(later=lambda: self._frame(asked)[0])) is not None:
             return known
         frame, types = self._frame(asked)
@@ -201,10 +201,10 @@ class Session:
         bound = self._asked(ast.Select(sql=statement.sql, query=query)).bound
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
-    def _asked(self, statement: ast.Select) -> Asked:
+    def _asked(self, statement: ast.Select, *, running: bool = False) -> Asked:
         """As of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
-        system = resolve(statement.query, self._context(state))
+        system = resolve(statement.query, self._context(state, running=running))
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
@@ -220,14 +220,17 @@ class Session:
             may_be_cancelled=True,
         )  # fmt: skip
 
-    def _context(self, state: Manifest) -> Context:
+    def _context(self, state: Manifest, *, running: bool) -> Context:
         """What queries that speak of the system are answered from."""
         settings = {name: self.shown(name) for name in PARAMETERS}
         return Context(
             state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list,
             owns=self._temporary.owns,
-            assign=lambda name, value: self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value)),
+            assign=self._assign if running else None,
         )  # fmt: skip
+
+    def _assign(self, name: str, value: str) -> None:
+        self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
 
     @property
     def _use_indexes(self) -> bool:

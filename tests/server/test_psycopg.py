@@ -204,6 +204,9 @@ def test_a_failed_transaction_takes_no_statement_of_the_connection_either(connec
         copy.write_row((7,))
     connection.execute("ROLLBACK")
     assert notices[-1].startswith("nothing is undone")
+    with pytest.raises(psycopg.DataError, match="line 3"):
+        with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT csv, HEADER)") as copy:
+            copy.write("id\n8\nx\n")
     assert connection.execute(f"SELECT * FROM {table}").fetchall() == [(7,)]
 
 

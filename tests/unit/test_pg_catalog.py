@@ -6,7 +6,7 @@ import pytest
 
 from headrace.catalog import Catalog, Column, KeyColumn, Relation
 from headrace.config import PARAMETERS
-from headrace.errors import UndefinedRelation
+from headrace.errors import UndefinedFunction, UndefinedRelation, Unsupported
 from headrace.serving.pg_catalog.relations import Context, oid
 from headrace.serving.pg_catalog.rewrite import SCHEMAS, resolve
 from headrace.sql.bind import bind_query
@@ -251,7 +251,21 @@ def test_set_config_sets():
         state=Manifest(catalog=CATALOG), settings=CONTEXT.settings, assign=lambda *each: told.append(each)
     )
     resolve(parse_query("SELECT current_setting('jit'), set_config('jit', 'off', false)"), context)
-    assert told == [("jit", "off")]
+    resolve(parse_query("SELECT set_config('jit', CAST('on' AS text), CAST('f' AS boolean))"), context)
+    assert told == [("jit", "off"), ("jit", "on")]
+    for refused in ("'o' || 'ff', false", "NULL, false", "'off', true"):
+        with pytest.raises(Unsupported):
+            resolve(parse_query(f"SELECT set_config('jit', {refused})"), context)
+    with pytest.raises(UndefinedFunction):
+        resolve(parse_query("SELECT set_config('jit')"), context)
+
+
+def test_set_config_that_is_only_looked_at_sets_nothing():
+    """As when a client asks for the columns of what it has prepared: its parameters have no values yet."""
+    context = Context(state=Manifest(catalog=CATALOG), settings=CONTEXT.settings)
+    system = resolve(parse_query("SELECT set_config(CAST(NULL AS text), CAST(NULL AS text), false) AS c"), context)
+    bound = bind_query(system.query, system.catalog)
+    assert bound.output == ("c",) and bound.types[0].name == "varchar"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 import time
@@ -11,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.catalog import Catalog
+from headrace.errors import QueryCancelled
+from headrace.serving.server import copying, logs, startup
 from headrace.serving.server import server as servers
-from headrace.serving.server import startup
 from headrace.serving.server.budget import FREE_BYTES, Budget, TooLongText, TooMuchHeld, tree_bytes
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.prepared import PreparedStatements
@@ -82,6 +84,17 @@ def test_prepared_statements_are_bounded_by_bytes(pair):
     assert channel._budget._free == 1_000_000 and prepared._kept == 0, "what was held is given back"
 
 
+def test_a_copy_is_cancelled_at_its_next_message(pair):
+    channel, client = pair
+    client.sendall(b"d" + struct.pack("!i", 6) + b"1\n")
+
+    def refuse() -> None:
+        raise QueryCancelled("canceling statement due to statement timeout")
+
+    with pytest.raises(QueryCancelled):
+        copying._receive(channel, refuse)
+
+
 def test_a_client_that_drips_is_dropped_at_its_deadline(pair):
     channel, client = pair
     client.sendall(b"\0")
@@ -95,6 +108,13 @@ def test_encryption_is_asked_for_once(pair, again):
     client.sendall(TLS_REQUEST + GSS_REQUEST + again)
     with pytest.raises(reader.ProtocolViolation, match="asks again"):
         startup.greet(channel, startup.Access())
+
+
+def test_a_client_cannot_write_lines_of_the_log():
+    record = logging.LogRecord(
+        "headrace", logging.WARNING, "", 0, 'role "%s" does not exist', ("a\n2026 ERROR x",), None
+    )
+    assert logs.format_text(record).endswith(r'role "a\n2026 ERROR x" does not exist')
 
 
 def test_greetings_are_bounded_by_themselves(monkeypatch):

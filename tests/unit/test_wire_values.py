@@ -264,6 +264,12 @@ def test_escaped_bytes_are_put_together():
             read_columns(wrong, 1, CopyOptions())
 
 
+def test_lines_of_csv_are_counted_over_all_pieces():
+    options = CopyOptions.of((("format", "csv"), ("header", "true")))
+    with pytest.raises(DataError, match="missing data, line 4"):
+        list(read_pieces(b'a,b\n1,"x"y\n2,2\n3\n', 2, options, piece_bytes=1))
+
+
 def test_lines_are_counted_over_all_pieces():
     with pytest.raises(DataError, match="missing data, line 3"):
         list(read_pieces(b"1\t2\n3\t4\n5\n", 2, CopyOptions(), 4))

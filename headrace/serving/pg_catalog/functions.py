@@ -14,7 +14,7 @@ from sqlglot import exp
 from headrace import __version__
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
-from headrace.errors import UndefinedParameter, UndefinedRelation
+from headrace.errors import UndefinedFunction, UndefinedParameter, UndefinedRelation, Unsupported
 from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of, type_modifier
 from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
@@ -254,10 +254,28 @@ def _parse_ident(arguments: Arguments, context: Context) -> exp.Expression:
 
 
 def _set_config(arguments: Arguments, context: Context) -> exp.Expression:
-    name, value = arguments[0].name, arguments[1]
-    if isinstance(value, exp.Literal):
-        context.assign(name, value.this)
-    return text(value.this if isinstance(value, exp.Literal) else None)
+    if len(arguments) != 3:
+        raise UndefinedFunction(f"set_config takes 3 arguments, not {len(arguments)}")
+    if context.assign is None:
+        return text(None)  # asked only for its type
+    name, value, local = map(_given, arguments)
+    if name is None or value is None or local is None:
+        raise Unsupported("set_config of something that is not a constant is not supported", hint="use SET")
+    if local.lower() not in ("f", "false", "no", "off", "0"):
+        raise Unsupported(
+            "set_config until the end of a transaction is not supported", hint="there are none; use false"
+        )
+    context.assign(name, value)
+    return text(value)
+
+
+def _given(argument: exp.Expression) -> str | None:
+    """What a constant says."""
+    if isinstance(argument, (exp.Cast, exp.Paren)):
+        return _given(argument.this)
+    if isinstance(argument, exp.Boolean):
+        return str(argument.this).lower()
+    return argument.this if isinstance(argument, exp.Literal) else None
 
 
 def constant(value: Any) -> Build:

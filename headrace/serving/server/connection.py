@@ -54,6 +54,10 @@ class ShuttingDown(HeadraceError):
     sqlstate = "57P01"
 
 
+class CannotRunAgain(HeadraceError):
+    sqlstate = "55000"
+
+
 class InternalError(HeadraceError):
     """A fault of ours."""
 
@@ -69,6 +73,7 @@ class Connection:
         self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session, keep=partial(channel.hold, what="prepared"))
         self._group = InsertGroup(self._session.write_rows, channel.send)
+        self._prepared.before_running = self._group.settle
         self._skipping = False
         """After an error, up to the next Sync"""
         self._reported: dict[str, str] = {}
@@ -343,6 +348,9 @@ class Connection:
     def _execute(self, message: reader.Execute) -> None:
         bound = self._prepared.portal(message.portal)
         portal = bound.portal
+        limit = message.limit if message.limit > 0 else None
+        if bound.ran:
+            raise CannotRunAgain(f'portal "{message.portal}" cannot be run')
         if isinstance(bound.statement, ast.Insert) and self._collected(bound):
             return
         self._group.settle()
@@ -352,14 +360,16 @@ class Connection:
         if portal is None:
             self.statements += 1
             if self._for_the_connection(bound.statement, formats=bound.formats):
+                bound.ran = True
                 return
+            self._prepared.refuse_if_changed(bound)
             with bound.positions():
                 result = self._session.perform(bound.statement)
             self._notice(result)
             portal = self._prepared.open(bound, result)
-        bound.rows += self._send_rows(portal, message.limit or None)
-        if portal.done or not message.limit:
-            self._channel.send(writer.command_complete(portal.tag(bound.rows)))
+        rows = self._send_rows(portal, limit)
+        if portal.done or limit is None:
+            self._channel.send(writer.command_complete(portal.tag(rows)))
         else:
             self._channel.send(writer.PORTAL_SUSPENDED)
 
@@ -379,6 +389,7 @@ class Connection:
         if not self._group.takes(relation):
             self._group.settle()
         self.statements += 1
+        bound.ran = True
         self._group.add(relation, rows, writer.command_complete(f"INSERT 0 {rows.num_rows}"))
         return True
 
@@ -440,7 +451,8 @@ class Connection:
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:
-            count = copy_in(self._channel, self._engine, self._session.meant(statement))
+            meant = self._session.meant(statement)
+            count = copy_in(self._channel, self._engine, meant, self._session.refuse_if_cancelled)
             self._session.wrote()
             return count
         if statement.query is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from headrace.serving.server.portal import Portal
 from headrace.serving.server.templates import InsertTemplate
 from headrace.serving.session import Session
 from headrace.serving.wire import reader, writer
-from headrace.serving.wire.oids import oid_of
+from headrace.serving.wire.oids import oid_of, pg_category
 from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
 from headrace.sql.parse import parse
@@ -42,6 +42,10 @@ class UndefinedCursor(HeadraceError):
 
 class DuplicateCursor(HeadraceError):
     sqlstate = "42P03"
+
+
+class ChangedResult(HeadraceError):
+    sqlstate = "0A000"
 
 
 class TooManyPrepared(HeadraceError):
@@ -81,7 +85,8 @@ class Bound:
     """Parses the text, if the statement was made without it: it does for constants, and knows no positions."""
     columns: list[tuple[str, SqlType]] | None = None
     portal: Portal | None = None
-    rows: int = 0
+    ran: bool = False
+    """It wrote, or did something else that is not done again by asking for more rows."""
     declared: bool = False
     """By DECLARE: it stays until it is closed, or the transaction ends."""
     hold: bool = False
@@ -99,6 +104,8 @@ class PreparedStatements:
         self._kept = 0
         self._statements: dict[str, Prepared] = {}
         self.portals: dict[str, Bound] = {}
+        self.before_running: Callable[[], None] = lambda: None
+        """Called before a statement is run only to know its columns: what was sent before it comes first."""
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
         with self._while_parsed(message.text):
@@ -256,23 +263,25 @@ class PreparedStatements:
         source = parameters.with_constants(prepared.text, parameters.unknown_constants(prepared.types, prepared.limits))
         statement, positions = self._parsed(source)
         if isinstance(statement, ast.FetchCursor):
-            return self.cursor(statement.name).columns
+            return [] if statement.move else self.cursor(statement.name).columns
         with positions():
             columns = self._session.describe(statement)
         if columns is None:
+            self.before_running()
             result = self._session.perform(statement)
             columns = list(zip(result.columns, result.types, strict=True))
         return columns
 
     def _columns(self, bound: Bound) -> list[tuple[str, SqlType]]:
         if isinstance(bound.statement, ast.FetchCursor):
-            return self.cursor(bound.statement.name).columns
+            return [] if bound.statement.move else self.cursor(bound.statement.name).columns
         if bound.statement is None:
             return bound.columns or []
         with bound.positions():
             if bound.columns is None:
                 bound.columns = self._session.describe(bound.statement)
             if bound.columns is None:
+                self.before_running()
                 self.open(bound, self._session.perform(bound.statement))
         return bound.columns
 
@@ -315,8 +324,16 @@ class PreparedStatements:
             raise UndefinedCursor(f'cursor "{name}" does not exist')
         return self.portals[name]
 
+    def refuse_if_changed(self, bound: Bound) -> None:
+        """Of a statement that writes, before it does: would it answer other columns than the client was told of?"""
+        if bound.columns and isinstance(bound.statement, (ast.Insert, ast.Update, ast.Delete)):
+            now = self._session.describe(bound.statement)
+            _refuse_other_types([kind for _, kind in bound.columns], [kind for _, kind in now])
+
     def open(self, bound: Bound, result: Result) -> Portal:
         described = None if bound.columns is None else [kind for _, kind in bound.columns]
+        if described is not None and result.columns:
+            _refuse_other_types(described, result.types)
         bound.portal = Portal(result, bound.formats, described if result.columns else None)
         bound.columns = list(zip(result.columns, bound.portal.types, strict=True))
         return bound.portal
@@ -346,3 +363,13 @@ class PreparedStatements:
             self._statement(name)
         for each in list(self._statements) if name is None else [name]:
             self._forget(each)
+
+
+def _refuse_other_types(told: Sequence[SqlType], found: Sequence[SqlType]) -> None:
+    """Numbers may be of other widths: a parameter that has a value is a constant, and narrower than its type."""
+
+    def alike(one: SqlType, other: SqlType) -> bool:
+        return one.name == other.name or pg_category(one) == pg_category(other) == "N"
+
+    if len(told) != len(found) or not all(map(alike, told, found)):
+        raise ChangedResult("cached plan must not change result type", hint="prepare the statement again")

@@ -65,6 +65,10 @@ def pg_type(kind: SqlType) -> PgType:
     return PG_TYPES["text" if is_text else kind.name]
 
 
+def pg_category(kind: SqlType) -> str:
+    return "A" if kind.name == "array" else pg_type(kind).category
+
+
 def oid_of(kind: SqlType) -> int:
     if kind.name == "array":
         # Arrays of arrays are one type with several dimensions in PostgreSQL.
