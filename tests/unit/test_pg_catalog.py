@@ -75,6 +75,28 @@ def test_rows_fit_their_columns(schema, name):
     assert not any("\0" in text or text == KEPT.name for text in texts)
 
 
+def test_settings_tell_defaults_from_what_was_set():
+    context = Context(state=CONTEXT.state, settings={**CONTEXT.settings, "jit": "on", "retention": "1h"})
+    rows = SCHEMAS["pg_catalog"]["pg_settings"].table(context).to_pylist()
+    found = {row["name"]: (row["setting"], row["boot_val"], row["reset_val"], row["source"]) for row in rows}
+    assert found["jit"] == ("on", "off", "off", "session")
+    assert found["retention"] == ("1h", "10min", "10min", "configuration file")
+    assert found["timezone"] == ("UTC", "UTC", "UTC", "default")
+
+
+def test_what_is_being_filled_is_not_populated():
+    filling = SUMS.replace(id=20, name="filling", creating=True)
+    context = Context(state=Manifest(catalog=CATALOG.add(filling)))
+    rows = SCHEMAS["pg_catalog"]["pg_class"].table(context).to_pylist()
+    found = {row["relname"]: row["relispopulated"] for row in rows}
+    assert found["filling"] is False and found[SUMS.name] is True
+
+
+def test_the_server_started_once():
+    first, second = (resolve(parse_query("SELECT pg_postmaster_start_time()"), CONTEXT).query.sql() for _ in range(2))
+    assert first == second and "now" not in first.lower()
+
+
 CLIENT_QUERIES = (
     # psql: \dt, \d name
     """SELECT n.nspname as "Schema", c.relname, CASE c.relkind WHEN 'r' THEN 'table' END as "Type",
@@ -253,7 +275,7 @@ def test_set_config_sets():
     resolve(parse_query("SELECT current_setting('jit'), set_config('jit', 'off', false)"), context)
     resolve(parse_query("SELECT set_config('jit', CAST('on' AS text), CAST('f' AS boolean))"), context)
     assert told == [("jit", "off"), ("jit", "on")]
-    for refused in ("'o' || 'ff', false", "NULL, false", "'off', true"):
+    for refused in ("upper('off'), false", "NULL, false", "'off', true"):
         with pytest.raises(Unsupported):
             resolve(parse_query(f"SELECT set_config('jit', {refused})"), context)
     with pytest.raises(UndefinedFunction):

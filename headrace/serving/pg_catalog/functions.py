@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlglot import exp
@@ -286,6 +287,8 @@ def version() -> str:
     return f"PostgreSQL {SERVER_VERSION}-Headrace-{__version__}"
 
 
+_STARTED = datetime.now(UTC)
+
 FUNCTIONS: dict[str, Build] = {
     "version": constant(lambda context: text(version())),
     "rw_version": constant(lambda context: text(version())),
@@ -351,7 +354,11 @@ FUNCTIONS: dict[str, Build] = {
         ),
         constant(null("varchar")),
     ),
-    "pg_postmaster_start_time": constant(call("now")),
+    "pg_postmaster_start_time": constant(
+        exp.Cast(
+            this=exp.Literal.string(_STARTED.isoformat()), to=exp.DataType.build("timestamptz", dialect="postgres")
+        )
+    ),
     "txid_current": constant(lambda context: number(context.state.epoch)),
     "pg_table_is_visible": _is_visible,
     "pg_get_expr": lambda arguments, context: arguments[0].copy(),
