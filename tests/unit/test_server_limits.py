@@ -117,8 +117,8 @@ def test_a_client_cannot_write_lines_of_the_log():
     assert logs.format_text(record).endswith(r'role "a\n2026 ERROR x" does not exist')
 
 
-def test_greetings_are_bounded_by_themselves(monkeypatch):
-    """Whatever number of sessions is free: who has not said who it is must not take their places."""
+def test_who_says_nothing_keeps_nobody_out(monkeypatch):
+    """However many sessions are free, so many have not said who they are; the oldest of them make room."""
     monkeypatch.setattr(servers, "GREETED_AT_ONCE", 2)
     server = servers.Server(SimpleNamespace(), port=0, sessions=100)
     server.start()
@@ -126,7 +126,10 @@ def test_greetings_are_bounded_by_themselves(monkeypatch):
     try:
         eventually(lambda: len(server._greeting) == 2)
         with socket.create_connection((server.host, server.port), timeout=30) as third:
-            assert third.recv(1) == b""
+            third.sendall(TLS_REQUEST)
+            assert third.recv(1) == b"N"
+            assert silent[0].recv(1) == b""
+            assert len(server._greeting) == 2
     finally:
         for sock in silent:
             sock.close()
