@@ -71,6 +71,8 @@ class Prepared:
     """As the client was told"""
     size: int = 0
     """Bytes that it keeps, about"""
+    tree: int = 0
+    """Those that it takes when it is parsed"""
 
 
 @dataclass(kw_only=True)
@@ -108,16 +110,15 @@ class PreparedStatements:
         """Called before a statement is run only to know its columns: what was sent before it comes first."""
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
-        with self._while_parsed(message.text):
+        with self._while_parsed(tree_bytes(message.text)):
             statements = parameters.parse_with_names(message.text)
         if len(statements) > 1:
             raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
         self._keep(message, statements[0] if statements else None, catalog)
 
     @contextmanager
-    def _while_parsed(self, text: str) -> Iterator[None]:
-        """Its tree counts as long as it is needed."""
-        size = tree_bytes(text)
+    def _while_parsed(self, size: int) -> Iterator[None]:
+        """A tree counts as long as it is needed."""
         self._account(size)
         try:
             yield
@@ -152,7 +153,8 @@ class PreparedStatements:
         template = InsertTemplate.of(statement)
         # Trees of short texts are shared, see parse_with_names.
         own_tree = template is not None and len(message.text) > parameters.REMEMBERED_TEXT
-        size = tree_bytes(message.text) if own_tree else len(message.text)
+        tree = tree_bytes(message.text)
+        size = tree if own_tree else len(message.text)
         replaced = self._statements.get(message.name)
         verbatim = isinstance(statement, ast.Prepare)
         count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
@@ -172,6 +174,7 @@ class PreparedStatements:
             verbatim=verbatim,
             template=template,
             size=size,
+            tree=tree,
         )
 
     def _account(self, more: int) -> None:
@@ -193,7 +196,8 @@ class PreparedStatements:
             parameters.written(value, text, prepared.declared[at] if at < len(prepared.declared) else None)
             for at, (value, text) in enumerate(zip(statement.values, statement.texts, strict=True))
         ]
-        found = parse(parameters.with_constants(prepared.text, constants).text)
+        with self._while_parsed(prepared.tree):
+            found = parse(parameters.with_constants(prepared.text, constants).text)
         if not found:
             raise SqlSyntaxError(f'prepared statement "{prepared.name}" is empty')
         return found[0]
@@ -206,7 +210,7 @@ class PreparedStatements:
         forms = spread(message.formats, len(message.values))
         values = list(zip(message.values, forms, prepared.types, prepared.oids, strict=True))
         given = sum(len(value) for value in message.values if value is not None)
-        size = tree_bytes(prepared.text) + given * 2  # as it came, and as a constant
+        size = prepared.tree + given * 2  # as it came, and as a constant
         self._account(size)
         try:
             self.portals[message.portal] = self._bound(message, prepared, values, size)
@@ -261,7 +265,8 @@ class PreparedStatements:
         if prepared.verbatim:
             return []
         source = parameters.with_constants(prepared.text, parameters.unknown_constants(prepared.types, prepared.limits))
-        statement, positions = self._parsed(source)
+        with self._while_parsed(prepared.tree):
+            statement, positions = self._parsed(source)
         if isinstance(statement, ast.FetchCursor):
             return [] if statement.move else self.cursor(statement.name).columns
         with positions():
