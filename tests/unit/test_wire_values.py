@@ -355,6 +355,10 @@ def test_a_binary_value_of_an_unknown_type_is_not_taken_for_text():
     assert caught.value.sqlstate == "42P18"
 
 
+def test_a_type_does_not_count_dimensions():
+    assert decode(encoder(array_of(INTEGER))([[1, 2], [3, None]]), array_of(INTEGER)) == "{{1,2},{3,NULL}}"
+
+
 def test_maps_are_told_as_text():
     kind = map_of(TEXT, INTEGER)
     within = SqlType("struct", fields=(("m", kind),))

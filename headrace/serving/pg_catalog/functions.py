@@ -279,6 +279,23 @@ def _given(argument: exp.Expression) -> str | None:
     return argument.this if isinstance(argument, exp.Literal) else None
 
 
+def _size_pretty(arguments: Arguments, context: Context) -> exp.Expression:
+    """As PostgreSQL rounds: up to 10 kB in bytes, then in the largest unit of which there are ten."""
+    whole = exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("bigint"))
+    made = parse_expression(_PRETTY)
+    return made.transform(lambda node: whole.copy() if isinstance(node, exp.Column) else node)
+
+
+_PRETTY = (
+    "CASE WHEN size < 10240 THEN CAST(size AS varchar) || ' bytes' "
+    + " ".join(
+        f"WHEN size / {half} < 20479 THEN CAST((size / {half} + 1) / 2 AS varchar) || ' {unit}'"
+        for half, unit in ((2**9, "kB"), (2**19, "MB"), (2**29, "GB"))
+    )
+    + f" ELSE CAST((size / {2**39} + 1) / 2 AS varchar) || ' TB' END"
+)
+
+
 def constant(value: Any) -> Build:
     return lambda arguments, context: value(context) if callable(value) else value.copy()
 
@@ -370,11 +387,7 @@ FUNCTIONS: dict[str, Build] = {
     "format_type": format_type,
     **dict.fromkeys(("pg_relation_size", "pg_table_size", "pg_total_relation_size"), _size),
     "pg_indexes_size": constant(lambda context: _bigint(0)),
-    "pg_size_pretty": lambda arguments, context: exp.DPipe(
-        this=exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("varchar")),
-        expression=exp.Literal.string(" bytes"),
-        safe=True,
-    ),
+    "pg_size_pretty": _size_pretty,
     "current_setting": _setting,
     "to_regclass": _to_regclass,
     "to_regtype": _to_regtype,

@@ -69,10 +69,12 @@ def _array_encoder(kind: SqlType) -> Callable[[Any], bytes]:
     while leaf.name == "array":
         leaf, depth = leaf.element, depth + 1
     encode, oid = encoder(leaf), oid_of(leaf)
+    # Types that clients were told of do not count dimensions, but a map is itself a list.
+    most = depth if leaf.name == "map" else math.inf
 
     def whole(values: list) -> bytes:
         sizes, level = [], values
-        while isinstance(level, list) and level and len(sizes) < depth:  # a map is a list, too
+        while isinstance(level, list) and level and len(sizes) < most:
             sizes.append(len(level))
             level = level[0]
         flat = values
