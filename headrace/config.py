@@ -128,6 +128,11 @@ def show_plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def show_switch(value: bool) -> str:
+    """As PostgreSQL shows its own."""
+    return "on" if value else "off"
+
+
 def show_timeout(milliseconds: int) -> str:
     return show_duration(milliseconds) if milliseconds else "0"
 
@@ -237,7 +242,8 @@ _ALL = (
     *(
         Parameter(name=name, default=values[0], parse_text=parse_one_of(*values), description=description)
         for name, values, description in (
-            ("client_encoding", ("UTF8", "UTF-8", "unicode"), "the encoding of text that clients send and get"),
+            # psql in the C locale says SQL_ASCII, which is: bytes as they are. They are UTF-8.
+            ("client_encoding", ("UTF8", "UTF-8", "unicode", "SQL_ASCII"), "the encoding of text to and from clients"),
             ("server_encoding", ("UTF8", "UTF-8"), "the encoding of text that is stored"),
             ("server_version", (SERVER_VERSION,), "the version of PostgreSQL that clients should take this for"),
             ("standard_conforming_strings", ("on", "true"), "a backslash in a string constant is a backslash"),
@@ -258,7 +264,13 @@ _ALL = (
                 ("serializable", "read committed", "repeatable read", "read uncommitted"),
                 "what a statement sees of others: a whole committed epoch, always",
             ),
-            ("transaction_read_only", ("off", "false"), "whether a transaction may write; there are none"),
+        )
+    ),
+    *(
+        Parameter(name=name, default=False, parse_text=parse_boolean, show=show_switch, description=description)
+        for name, description in (
+            ("default_transaction_read_only", "statements that write are refused, unless a transaction says otherwise"),
+            ("transaction_read_only", "the same until the end of the transaction"),
         )
     ),
     Parameter(name="datestyle", default="ISO, MDY", parse_text=parse_date_style, description="how dates are printed"),
@@ -290,7 +302,6 @@ _ALIASES = {
     "time zone": "timezone",
     "names": "client_encoding",
     "default_transaction_isolation": "transaction_isolation",
-    "default_transaction_read_only": "transaction_read_only",
 }
 
 

@@ -247,3 +247,13 @@ class FailedTransaction(HeadraceError):
     """After an error in a transaction, until it is ended."""
 
     sqlstate = "25P02"
+
+
+class ReadOnlyTransaction(HeadraceError):
+    """The client asked for a transaction that writes nothing."""
+
+    sqlstate = "25006"
+
+
+class NoActiveTransaction(HeadraceError):
+    sqlstate = "25P01"

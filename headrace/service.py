@@ -104,6 +104,10 @@ def access_of(options: Namespace) -> Access:
         )
     if (options.tls_cert is None) != (options.tls_key is None):
         raise InvalidParameterValue("--tls-cert and --tls-key belong together")
+    if options.require_tls and options.tls_cert is None:
+        raise InvalidParameterValue(
+            "--require-tls without a certificate would refuse everybody", hint="give --tls-cert and --tls-key"
+        )
     tls = None
     if options.tls_cert is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headrace.catalog import MATERIALIZED_VIEW, Relation, shown_name
-from headrace.config import PARAMETERS, find_parameter
+from headrace.config import PARAMETERS, find_parameter, show_switch
 from headrace.engine import inserts
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.check import check
@@ -28,18 +28,14 @@ from headrace.engine.loops import interrupt_when_cancelled
 from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.streams import KeptRows, cancel_tagged, tag_thread
-from headrace.errors import (
-    FailedTransaction,
-    InvalidParameterValue,
-    QueryCancelled,
-    Unsupported,
-)
+from headrace.errors import InvalidParameterValue, QueryCancelled, Unsupported
 from headrace.serving.asked import Asked
 from headrace.serving.pg_catalog.relations import Context
 from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
 from headrace.serving.shows import SHOWN, show
 from headrace.serving.temporary import TemporaryTables
+from headrace.serving.transaction import OF_TRANSACTION, Transaction, changes_something, refuse_read_only
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse, point_at
@@ -53,8 +49,6 @@ if TYPE_CHECKING:
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
 
-IDLE, IN_TRANSACTION, FAILED = "I", "T", "E"
-NO_TRANSACTIONS = "there are no transactions: every statement takes effect by itself"
 LONG_CREATE = 2.0
 """Seconds after which whoever waits for a CREATE is told where to look."""
 _WRITES = (ast.Insert, ast.Update, ast.Delete)
@@ -81,10 +75,8 @@ class Session:
         number = next(_numbers)
         self._tag = f"headrace-session-{number}"
         self._temporary = TemporaryTables(number)
-        self.status = IDLE
+        self._transaction = Transaction()
         self.user, self.process = "root", 0
-        self._wrote = False
-        self._told = False
         self.settings_version = 0
         """Counts how often variables were set"""
 
@@ -99,7 +91,7 @@ class Session:
             yield self.perform(statement)
 
     def perform(self, statement: ast.Statement) -> Result:
-        self._refuse_if_impossible(statement)
+        self.refuse_if_impossible(statement)
         try:
             statement = self.meant(statement)
             result = self.run(statement)
@@ -108,7 +100,8 @@ class Session:
             self.fail()
             raise
         self._temporary.performed(statement)
-        self._wrote = self._wrote or isinstance(statement, _WRITES)
+        if isinstance(statement, _WRITES):
+            self.wrote()
         return result
 
     def meant(self, statement: ast.Statement) -> ast.Statement:
@@ -119,17 +112,19 @@ class Session:
         """Its temporary tables go; it may be used again."""
         self._temporary.drop(self._engine.coordinator)
 
-    def _refuse_if_impossible(self, statement: ast.Statement) -> None:
+    def refuse_if_impossible(self, statement: ast.Statement) -> None:
         self._engine.coordinator.refuse_if_closed()
-        if self.status == FAILED and not isinstance(statement, (ast.Commit, ast.Rollback, ast.RollbackTo)):
-            raise FailedTransaction(
-                "current transaction is aborted, commands ignored until end of transaction block", hint="say ROLLBACK"
-            )
+        self._transaction.refuse_if_failed(statement)
+        if self._read_only and changes_something(statement) and not self._temporary.writes_only_there(statement):
+            refuse_read_only(statement)
 
     def fail(self) -> None:
         """A statement failed, perhaps before it could be run, or while its rows were fetched."""
-        if self.status == IN_TRANSACTION:
-            self.status = FAILED
+        self._transaction.fail()
+
+    def wrote(self) -> None:
+        """What a ROLLBACK would have to undo, and does not."""
+        self._transaction.wrote = True
 
     # --- interruption ------------------------------------------------------------------------------------------
 
@@ -181,7 +176,7 @@ class Session:
 
     @run.register
     def _select(self, statement: ast.Select) -> Result:
-        asked = self._asked(statement)
+        asked = self._asked(statement, running=True)
         if (known := asked.result(later=lambda: self._frame(asked)[0])) is not None:
             return known
         frame, types = self._frame(asked)
@@ -206,10 +201,10 @@ class Session:
         bound = self._asked(ast.Select(sql=statement.sql, query=query)).bound
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
-    def _asked(self, statement: ast.Select) -> Asked:
+    def _asked(self, statement: ast.Select, *, running: bool = False) -> Asked:
         """As of the epoch that it, or the session, asks for."""
         state = self._engine.snapshot(self._variable("query_epoch"))
-        system = resolve(statement.query, self._context(state))
+        system = resolve(statement.query, self._context(state, running=running))
         bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
         if bound.as_of is not None:
             state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
@@ -225,14 +220,17 @@ class Session:
             may_be_cancelled=True,
         )  # fmt: skip
 
-    def _context(self, state: Manifest) -> Context:
+    def _context(self, state: Manifest, *, running: bool) -> Context:
         """What queries that speak of the system are answered from."""
         settings = {name: self.shown(name) for name in PARAMETERS}
         return Context(
             state=state, user=self.user, process=self.process, settings=settings, jobs=self._engine.jobs.list,
             owns=self._temporary.owns,
-            assign=lambda name, value: self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value)),
+            assign=self._assign if running else None,
         )  # fmt: skip
+
+    def _assign(self, name: str, value: str) -> None:
+        self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
 
     @property
     def _use_indexes(self) -> bool:
@@ -278,7 +276,7 @@ class Session:
         """
         if statement.rows is None or statement.returning:
             return None
-        self._refuse_if_impossible(statement)
+        self.refuse_if_impossible(statement)
         statement = self.meant(statement)
         relation = inserts.writable_table(self._engine.committed, statement.table, "insert into")
         if relation.on_conflict == "ignore":
@@ -291,7 +289,7 @@ class Session:
 
     def write_rows(self, relation: Relation, rows: pa.Table) -> None:
         self._engine.write(relation.id, InsertRows(rows=rows))
-        self._wrote = True
+        self.wrote()
 
     @run.register
     def _update(self, statement: ast.Update) -> Result:
@@ -523,7 +521,9 @@ class Session:
                 f'"{parameter.name}" belongs to the warehouse', hint=f"use ALTER SYSTEM SET {parameter.name} = …"
             )
         self.settings_version += 1
-        if statement.value is None:
+        if parameter.name == "transaction_read_only":  # ends with the transaction
+            self._transaction.set_read_only(None if statement.value is None else parameter.parse(statement.value))
+        elif statement.value is None:
             self._variables.pop(parameter.name, None)
         else:
             parameter.parse(statement.value)
@@ -539,44 +539,26 @@ class Session:
     # --- transactions ------------------------------------------------------------------------------------------
 
     @run.register
-    def _begin(self, statement: ast.Begin) -> Result:
-        result = Result("BEGIN")
-        if self.status != IDLE:
-            result.notice = "there is already a transaction in progress"
-        elif not self._told:
-            # Once: drivers begin a transaction before every statement.
-            result.notice, self._told = NO_TRANSACTIONS, True
-        self.status, self._wrote = IN_TRANSACTION, False
-        return result
+    def _of_transaction(self, statement: OF_TRANSACTION) -> Result:
+        if isinstance(statement, ast.SetTransaction) and statement.session:
+            if statement.read_only is not None:
+                self._variables["default_transaction_read_only"] = show_switch(statement.read_only)
+            return Result("SET")
+        return self._transaction.run(statement)
 
     @run.register
-    def _commit(self, statement: ast.Commit) -> Result:
-        tag, self.status = "ROLLBACK" if self.status == FAILED else "COMMIT", IDLE
-        return Result(tag)
+    def _accepted(self, statement: ast.Unlisten) -> Result:
+        return Result("UNLISTEN")
 
-    @run.register
-    def _rollback(self, statement: ast.Rollback) -> Result:
-        result = Result("ROLLBACK")
-        if self.status != IDLE and self._wrote:
-            result.notice = f"nothing is undone: {NO_TRANSACTIONS}"
-        self.status = IDLE
-        return result
+    @property
+    def status(self) -> str:
+        """Of the transaction, as the protocol tells it."""
+        return self._transaction.status
 
-    @run.register
-    def _savepoint(self, statement: ast.Savepoint) -> Result:
-        return Result(statement.sql.split()[0].upper())
-
-    @run.register
-    def _rollback_to(self, statement: ast.RollbackTo) -> Result:
-        result = Result("ROLLBACK")
-        if self.status != IDLE:
-            self.status = IN_TRANSACTION
-            result.notice = f"nothing is undone: {NO_TRANSACTIONS}" if self._wrote else None
-        return result
-
-    @run.register
-    def _accepted(self, statement: ast.SetTransaction | ast.Unlisten) -> Result:
-        return Result("UNLISTEN" if isinstance(statement, ast.Unlisten) else "SET")
+    @property
+    def _read_only(self) -> bool:
+        asked = self._transaction.read_only
+        return self._variable("default_transaction_read_only") if asked is None else asked
 
     def variable(self, name: str) -> Any:
         """A parameter's value in this session."""
@@ -593,6 +575,8 @@ class Session:
     def shown(self, name: str) -> str:
         """A parameter as SHOW prints it."""
         parameter = find_parameter(name)
+        if parameter.name == "transaction_read_only":
+            return parameter.show(self._read_only)
         value = self._engine.parameter(parameter.name) if parameter.system else self._variable(parameter.name)
         return parameter.show(value)
 

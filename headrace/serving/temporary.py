@@ -62,6 +62,12 @@ class TemporaryTables:
                 changes["alias"] = statement.alias or shown_name(statement.table)
         return dataclasses.replace(statement, **changes) if changes else statement
 
+    def writes_only_there(self, statement: ast.Statement) -> bool:
+        """Whether it changes rows of a temporary table, and nothing else."""
+        if not isinstance(statement, (ast.Insert, ast.Update, ast.Delete, ast.Copy)):
+            return False
+        return not isinstance(statement, ast.Truncate) and self._is_temporary(statement.table)
+
     def performed(self, statement: ast.Statement) -> None:
         """What was asked for with the names that are meant is done."""
         if isinstance(statement, (ast.CreateTable, ast.CreateTableAs)) and statement.temporary:

@@ -22,20 +22,54 @@ def _skip(p: Parser) -> None:
         p._advance()
 
 
-def _transaction(kind: type[s.Statement]):
+def _begin(p: Parser) -> Unfinished:
+    if p._prev.text.upper() == "BEGIN":
+        p._match_texts(("WORK", "TRANSACTION"))
+    return partial(s.Begin, read_only=_modes(p))
+
+
+def _end(kind: type[s.Statement]):
     def read(p: Parser) -> Unfinished:
-        if kind is s.Rollback and (p._match_text_seq("TO") or p._match_text_seq("TRANSACTION", "TO")):
-            return _savepoint(s.RollbackTo)(p)
         if p._match_text_seq("PREPARED"):
             raise Unsupported(
                 f"{p._tokens[0].text.upper()} {p._prev.text.upper()} is not supported: there are no transactions",
                 hint="every statement takes effect by itself",
                 position=p._prev.start + 1,
             )
-        _skip(p)  # isolation levels and the like: a statement sees one committed state, which is the strictest
-        return partial(kind)
+        p._match_texts(("WORK", "TRANSACTION"))
+        if kind is s.Rollback and p._match_text_seq("TO"):
+            return _savepoint(s.RollbackTo)(p)
+        chain = False
+        if p._match_text_seq("AND"):
+            chain = not p._match_text_seq("NO")
+            clauses.expect(p, "CHAIN")
+        return partial(kind, chain=chain)
 
     return read
+
+
+_LEVELS = (("SERIALIZABLE",), ("REPEATABLE", "READ"), ("READ", "COMMITTED"), ("READ", "UNCOMMITTED"))
+
+
+def _modes(p: Parser) -> bool | None:
+    """Whether the transaction is READ ONLY, if that is said.
+
+    Isolation levels promise nothing that is not so: a statement sees one committed state, which is the strictest.
+    """
+    read_only = None
+    while p._curr:
+        if p._match_text_seq("ISOLATION", "LEVEL"):
+            if not any(p._match_text_seq(*words) for words in _LEVELS):
+                p.raise_error("expected an isolation level")
+        elif p._match_text_seq("READ", "ONLY"):
+            read_only = True
+        elif p._match_text_seq("READ", "WRITE"):
+            read_only = False
+        elif not p._match_text_seq("DEFERRABLE") and not p._match_text_seq("NOT", "DEFERRABLE"):
+            break
+        if p._match(TokenType.COMMA) and not p._curr:
+            p.raise_error("expected a mode of the transaction")
+    return read_only
 
 
 def _savepoint(kind: type[s.Statement]):
@@ -47,9 +81,12 @@ def _savepoint(kind: type[s.Statement]):
     return read
 
 
-def set_transaction(p: Parser) -> Unfinished:
-    _skip(p)
-    return partial(s.SetTransaction)
+def set_transaction(p: Parser, *, session: bool = False) -> Unfinished:
+    if not session and p._match_text_seq("SNAPSHOT"):
+        raise Unsupported("SET TRANSACTION SNAPSHOT is not supported", position=p._prev.start + 1)
+    if not p._curr:
+        p.raise_error("expected a mode of the transaction")
+    return partial(s.SetTransaction, read_only=_modes(p), session=session)
 
 
 def _declare(p: Parser) -> Unfinished:
@@ -63,10 +100,11 @@ def _declare(p: Parser) -> Unfinished:
             p.raise_error("expected CURSOR")
         if p._prev.text.upper() == "BINARY":
             raise Unsupported("a BINARY cursor is not supported", position=p._prev.start + 1)
-    if not p._match_text_seq("WITH", "HOLD"):
+    hold = bool(p._match_text_seq("WITH", "HOLD"))
+    if not hold:
         p._match_text_seq("WITHOUT", "HOLD")
     clauses.expect(p, "FOR")
-    return partial(s.DeclareCursor, name=name, query=fold(p.parse_query()))
+    return partial(s.DeclareCursor, name=name, query=fold(p.parse_query()), hold=hold)
 
 
 def _fetch(p: Parser, *, move: bool = False) -> Unfinished:
@@ -201,12 +239,12 @@ def _copy_option(p: Parser, found: dict[str, str], *, old: bool = False) -> None
 
 
 STATEMENTS = {
-    "BEGIN": _transaction(s.Begin),
-    "START TRANSACTION": _transaction(s.Begin),
-    "COMMIT": _transaction(s.Commit),
-    "END": _transaction(s.Commit),
-    "ROLLBACK": _transaction(s.Rollback),
-    "ABORT": _transaction(s.Rollback),
+    "BEGIN": _begin,
+    "START TRANSACTION": _begin,
+    "COMMIT": _end(s.Commit),
+    "END": _end(s.Commit),
+    "ROLLBACK": _end(s.Rollback),
+    "ABORT": _end(s.Rollback),
     "SAVEPOINT": _savepoint(s.Savepoint),
     "RELEASE": _savepoint(s.Savepoint),
     "DECLARE": _declare,

@@ -418,8 +418,11 @@ _NOT_SHOWN = (
 def _set(p: Parser) -> Unfinished:
     if p._match_text_seq("LOCAL"):
         raise Unsupported("SET LOCAL is not supported", hint="there are no transactions; use SET")
-    if p._match_text_seq("TRANSACTION") or p._match_text_seq("SESSION", "CHARACTERISTICS"):
+    if p._match_text_seq("TRANSACTION"):
         return clients.set_transaction(p)
+    if p._match_text_seq("SESSION", "CHARACTERISTICS"):
+        clauses.expect(p, "AS", "TRANSACTION")
+        return clients.set_transaction(p, session=True)
     p._match_text_seq("SESSION")
     if p._match_text_seq("TIME", "ZONE"):
         return partial(

@@ -10,6 +10,7 @@ headrace.errors.SqlSyntaxError: syntax error at or near "FORM"
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot.tokens import Token, TokenType
@@ -23,10 +24,14 @@ from headrace.sql.text import is_complete, split
 __all__ = ["is_complete", "parse", "split"]
 
 
-def parse(text: str) -> list[Statement]:
-    """The statements of the text. The positions in errors count from the start of the whole text."""
+def parse(text: str, *, between: Callable[[], None] = lambda: None) -> list[Statement]:
+    """The statements of the text. The positions in errors count from the start of the whole text.
+
+    ``between`` is called before each: it may raise if nobody wants them any more.
+    """
     statements = []
     for tokens in _by_statement(tokenize(text)):
+        between()
         unfinished = run(text, tokens, grammar.statement)
         first = tokens[0].start
         statement = unfinished(sql=text[first : tokens[-1].end + 1])

@@ -394,15 +394,22 @@ class Check(Statement):
 class Begin(Statement):
     """BEGIN, START TRANSACTION"""
 
+    read_only: bool | None = None
+    """None: as the session says"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Commit(Statement):
     """COMMIT, END"""
 
+    chain: bool = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback(Statement):
     """ROLLBACK, ABORT"""
+
+    chain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,7 +424,10 @@ class RollbackTo(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class SetTransaction(Statement):
-    """SET TRANSACTION …, SET SESSION CHARACTERISTICS …: there is nothing to set."""
+    """SET TRANSACTION …, SET SESSION CHARACTERISTICS AS TRANSACTION …"""
+
+    read_only: bool | None = None
+    session: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -429,6 +439,7 @@ class ResetAll(Statement):
 class DeclareCursor(Statement):
     name: str
     query: exp.Expression
+    hold: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,3 +68,6 @@ def test_other_machines_need_a_password():
         access_of(options)
     options.trust = True
     assert access_of(options).password is None
+    options.require_tls = True
+    with pytest.raises(InvalidParameterValue, match="would refuse everybody"):
+        access_of(options)

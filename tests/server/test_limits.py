@@ -71,6 +71,33 @@ def test_text_that_is_not_utf8_is_an_error_and_no_more(server):
         assert b"\0\0\0\x018C" in read_until_ready(sock)
 
 
+def extended(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+def test_a_portal_is_run_as_often_as_in_postgresql(server, connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int)")
+    bound = extended(b"B", b"\0\0" + bytes(6))
+
+    def prepared(sql: str) -> bytes:
+        return extended(b"P", b"\0" + sql.encode() + b"\0\0\0") + bound
+
+    def execute(limit: int) -> bytes:
+        return extended(b"E", b"\0" + struct.pack("!i", limit))
+
+    with raw(server) as sock:
+        sock.sendall(STARTUP)
+        read_until_ready(sock)
+        sock.sendall(prepared(f"INSERT INTO {table} VALUES (1)") + execute(0) * 2 + b"S\0\0\0\4")
+        answer = read_until_ready(sock)
+        assert b"INSERT 0 1\0" in answer and b"C55000\0" in answer
+        sock.sendall(prepared("SELECT * FROM (VALUES (1), (2), (3)) v") + execute(2) + execute(-1) + b"S\0\0\0\4")
+        answer = read_until_ready(sock)
+        assert answer.count(b"s\0\0\0\4") == 1 and b"SELECT 1\0" in answer, answer
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
+
+
 def test_a_message_that_is_too_long(server):
     with raw(server) as sock:
         sock.sendall(STARTUP + b"Q" + struct.pack("!i", 2**31 - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -168,6 +169,14 @@ def test_a_client_that_is_in_another_time_zone(connect):
         connect(options="-c datestyle=German")
 
 
+def test_a_client_in_the_c_locale(psql, connect):
+    """psql says SQL_ASCII then, of its own accord: bytes as they are, which are UTF-8."""
+    answer = psql("SELECT 'ä'", "SHOW client_encoding", env=os.environ | {"PGCLIENTENCODING": "SQL_ASCII"})
+    assert answer.stdout.split() == ["ä", "UTF8"], answer.stderr
+    with pytest.raises(psycopg.OperationalError, match="client_encoding"):
+        connect(client_encoding="LATIN1")
+
+
 def test_errors_say_where(connect):
     with pytest.raises(psycopg.errors.SyntaxError) as caught:
         connect().execute("SELECT * FORM t")
@@ -175,6 +184,80 @@ def test_errors_say_where(connect):
     with pytest.raises(psycopg.errors.UndefinedTable) as caught:
         connect().execute("SELECT * FROM nowhere")
     assert caught.value.diag.message_hint.startswith("SHOW TABLES")
+
+
+def test_a_failed_transaction_takes_no_statement_of_the_connection_either(connect, table):
+    notices = []
+    connection = connect()
+    connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    connection.execute("BEGIN")
+    connection.execute("DECLARE c CURSOR FOR SELECT 1")
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        connection.execute("SELECT 1 / 0")
+    for sql in (f"COPY {table} FROM STDIN", "FETCH c", "MOVE c", "CLOSE c", "PREPARE p AS SELECT 1", "DEALLOCATE ALL"):
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            connection.execute(sql)
+    connection.execute("ROLLBACK")
+    connection.execute("BEGIN")
+    with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+        copy.write_row((7,))
+    connection.execute("ROLLBACK")
+    assert notices[-1].startswith("nothing is undone")
+    with pytest.raises(psycopg.DataError, match="line 3"):
+        with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN (FORMAT csv, HEADER)") as copy:
+            copy.write("id\n8\nx\n")
+    assert connection.execute(f"SELECT * FROM {table}").fetchall() == [(7,)]
+
+
+def test_what_is_read_only_writes_nothing(connect, table):
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    insert, copy = f"INSERT INTO {table} VALUES (1)", f"COPY {table} FROM STDIN"
+    for begin in ("BEGIN READ ONLY", "BEGIN; SET TRANSACTION READ ONLY", "BEGIN; SET transaction_read_only = on"):
+        for sql in (insert, copy, f"DROP TABLE {table}"):
+            connection.execute(begin)
+            assert connection.execute("SHOW transaction_read_only").fetchone() == ("on",)
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction, match=f"cannot execute {sql.split()[0]}"):
+                connection.execute(sql)
+            connection.execute("ROLLBACK")
+    connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute(f"INSERT INTO {table} VALUES (%s)", (1,))
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    connection.execute("BEGIN READ WRITE")
+    connection.execute(insert)
+    connection.execute("COMMIT")
+    connection.execute("SET default_transaction_read_only = off")
+    connection.execute(f"INSERT INTO {table} VALUES (2)")
+
+
+def test_held_cursors_stay(connect):
+    connection = connect()
+    connection.execute("BEGIN")
+    for name, hold in (("held", "WITH HOLD"), ("plain", "")):
+        connection.execute(f"DECLARE {name} CURSOR {hold} FOR SELECT * FROM (VALUES (1), (2), (3)) v(n)")
+    assert connection.execute("FETCH held").fetchall() == [(1,)]
+    connection.execute("COMMIT")
+    assert connection.execute("FETCH held").fetchall() == [(2,)]
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH plain")
+    connection.execute("BEGIN")
+    connection.execute("DECLARE undone CURSOR WITH HOLD FOR SELECT 1")
+    connection.execute("ROLLBACK")
+    with pytest.raises(psycopg.errors.InvalidCursorName):
+        connection.execute("FETCH undone")
+    assert connection.execute("FETCH ALL held").fetchall() == [(3,)]
+    connection.execute("CLOSE held")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_maps_are_texts(connect, binary):
+    """PostgreSQL has no type for them."""
+    query = "SELECT map('a', 1) AS m, ARRAY[map('b', 2)] AS several, count(*) AS n"
+    with connect().cursor(binary=binary) as cursor:
+        assert cursor.execute(query).fetchall() == [("{a:1}", ["{b:2}"], 1)]
+        assert [column.type_code for column in cursor.description] == [25, 1009, 20]
 
 
 def test_transactions_are_accepted_and_nothing_is_undone(connect, table):

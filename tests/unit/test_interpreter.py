@@ -65,6 +65,18 @@ def test_too_much_work_is_given_up():
     assert ask("SELECT count(*) > 10000 AS many FROM pg_class a, pg_class b").to_pylist() == [{"many": True}]
 
 
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ("0", "0 bytes"), ("10239", "10239 bytes"), ("10240", "10 kB"), ("10751", "10 kB"), ("10752", "11 kB"),
+        ("10485247", "10239 kB"), ("10485248", "10 MB"), ("123456789012", "115 GB"), ("NULL", None),
+        ("98765432109876", "90 TB"),
+    ],
+)  # fmt: skip
+def test_sizes_are_printed_as_in_postgresql(size, shown):
+    assert ask(f"SELECT pg_size_pretty({size}) AS shown").to_pylist() == [{"shown": shown}]
+
+
 def test_functions_that_look_something_up():
     (row,) = ask(
         """SELECT format_type(1700, NULL) AS plain, format_type(NULL, -1) AS none, format_type(5, -1) AS odd,

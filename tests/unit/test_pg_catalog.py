@@ -6,7 +6,7 @@ import pytest
 
 from headrace.catalog import Catalog, Column, KeyColumn, Relation
 from headrace.config import PARAMETERS
-from headrace.errors import UndefinedRelation
+from headrace.errors import UndefinedFunction, UndefinedRelation, Unsupported
 from headrace.serving.pg_catalog.relations import Context, oid
 from headrace.serving.pg_catalog.rewrite import SCHEMAS, resolve
 from headrace.sql.bind import bind_query
@@ -73,6 +73,28 @@ def test_rows_fit_their_columns(schema, name):
         assert table.num_rows
     texts = [value for column in table.columns for value in column.to_pylist() if isinstance(value, str)]
     assert not any("\0" in text or text == KEPT.name for text in texts)
+
+
+def test_settings_tell_defaults_from_what_was_set():
+    context = Context(state=CONTEXT.state, settings={**CONTEXT.settings, "jit": "on", "retention": "1h"})
+    rows = SCHEMAS["pg_catalog"]["pg_settings"].table(context).to_pylist()
+    found = {row["name"]: (row["setting"], row["boot_val"], row["reset_val"], row["source"]) for row in rows}
+    assert found["jit"] == ("on", "off", "off", "session")
+    assert found["retention"] == ("1h", "10min", "10min", "configuration file")
+    assert found["timezone"] == ("UTC", "UTC", "UTC", "default")
+
+
+def test_what_is_being_filled_is_not_populated():
+    filling = SUMS.replace(id=20, name="filling", creating=True)
+    context = Context(state=Manifest(catalog=CATALOG.add(filling)))
+    rows = SCHEMAS["pg_catalog"]["pg_class"].table(context).to_pylist()
+    found = {row["relname"]: row["relispopulated"] for row in rows}
+    assert found["filling"] is False and found[SUMS.name] is True
+
+
+def test_the_server_started_once():
+    first, second = (resolve(parse_query("SELECT pg_postmaster_start_time()"), CONTEXT).query.sql() for _ in range(2))
+    assert first == second and "now" not in first.lower()
 
 
 CLIENT_QUERIES = (
@@ -251,7 +273,21 @@ def test_set_config_sets():
         state=Manifest(catalog=CATALOG), settings=CONTEXT.settings, assign=lambda *each: told.append(each)
     )
     resolve(parse_query("SELECT current_setting('jit'), set_config('jit', 'off', false)"), context)
-    assert told == [("jit", "off")]
+    resolve(parse_query("SELECT set_config('jit', CAST('on' AS text), CAST('f' AS boolean))"), context)
+    assert told == [("jit", "off"), ("jit", "on")]
+    for refused in ("upper('off'), false", "NULL, false", "'off', true"):
+        with pytest.raises(Unsupported):
+            resolve(parse_query(f"SELECT set_config('jit', {refused})"), context)
+    with pytest.raises(UndefinedFunction):
+        resolve(parse_query("SELECT set_config('jit')"), context)
+
+
+def test_set_config_that_is_only_looked_at_sets_nothing():
+    """As when a client asks for the columns of what it has prepared: its parameters have no values yet."""
+    context = Context(state=Manifest(catalog=CATALOG), settings=CONTEXT.settings)
+    system = resolve(parse_query("SELECT set_config(CAST(NULL AS text), CAST(NULL AS text), false) AS c"), context)
+    bound = bind_query(system.query, system.catalog)
+    assert bound.output == ("c",) and bound.types[0].name == "varchar"
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,59 @@ def test_kinds(sql, kind):
     assert type(statement) is kind and statement.sql == sql
 
 
+@pytest.mark.parametrize(
+    ("sql", "read_only"),
+    [
+        ("BEGIN", None),
+        ("BEGIN WORK READ ONLY", True),
+        ("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE", True),
+        ("START TRANSACTION ISOLATION LEVEL READ UNCOMMITTED READ WRITE NOT DEFERRABLE", False),
+        ("SET TRANSACTION READ ONLY", True),
+        ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", None),
+        ("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", False),
+    ],
+)
+def test_modes_of_a_transaction(sql, read_only):
+    (statement,) = parse(sql)
+    assert statement.read_only is read_only
+    assert getattr(statement, "session", False) == ("SESSION" in sql)
+
+
+def test_chains():
+    assert [each.chain for each in parse("COMMIT AND CHAIN; END WORK AND NO CHAIN; ABORT TRANSACTION AND CHAIN")] == [
+        True, False, True,
+    ]  # fmt: skip
+    (back,) = parse("ROLLBACK WORK TO SAVEPOINT a")
+    assert type(back) is s.RollbackTo
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COMMIT nonsense here",
+        "COMMIT AND",
+        "BEGIN READ",
+        "BEGIN READ ONLY,",
+        "BEGIN ISOLATION LEVEL high",
+        "START TRANSACTION WORK",
+        "SET TRANSACTION",
+        "SET SESSION CHARACTERISTICS READ ONLY",
+        "ROLLBACK to",
+    ],
+)
+def test_what_is_no_transaction(sql):
+    with pytest.raises(SqlSyntaxError):
+        parse(sql)
+
+
 def test_cursors():
     declare, fetch, move, all_rows, close = parse(
         "DECLARE c NO SCROLL CURSOR FOR SELECT 1; FETCH FORWARD 10 FROM c; MOVE 5 IN c; FETCH ALL c; CLOSE ALL"
     )
-    assert declare.name == "c"
+    assert declare.name == "c" and not declare.hold
+    assert [each.hold for each in parse("DECLARE c CURSOR WITH HOLD FOR SELECT 1; DECLARE c CURSOR FOR SELECT 1")] == [
+        True, False,
+    ]  # fmt: skip
     assert (fetch.name, fetch.count, fetch.move) == ("c", 10, False)
     assert (move.count, move.move, all_rows.count, close.name) == (5, True, None, None)
 

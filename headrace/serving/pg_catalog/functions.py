@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlglot import exp
@@ -14,7 +15,7 @@ from sqlglot import exp
 from headrace import __version__
 from headrace.catalog import INDEX
 from headrace.config import SERVER_VERSION, find_parameter
-from headrace.errors import UndefinedParameter, UndefinedRelation
+from headrace.errors import UndefinedFunction, UndefinedParameter, UndefinedRelation, Unsupported
 from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of, type_modifier
 from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
@@ -254,10 +255,45 @@ def _parse_ident(arguments: Arguments, context: Context) -> exp.Expression:
 
 
 def _set_config(arguments: Arguments, context: Context) -> exp.Expression:
-    name, value = arguments[0].name, arguments[1]
-    if isinstance(value, exp.Literal):
-        context.assign(name, value.this)
-    return text(value.this if isinstance(value, exp.Literal) else None)
+    if len(arguments) != 3:
+        raise UndefinedFunction(f"set_config takes 3 arguments, not {len(arguments)}")
+    if context.assign is None:
+        return text(None)  # asked only for its type
+    name, value, local = map(_given, arguments)
+    if name is None or value is None or local is None:
+        raise Unsupported("set_config of something that is not a constant is not supported", hint="use SET")
+    if local.lower() not in ("f", "false", "no", "off", "0"):
+        raise Unsupported(
+            "set_config until the end of a transaction is not supported", hint="there are none; use false"
+        )
+    context.assign(name, value)
+    return text(value)
+
+
+def _given(argument: exp.Expression) -> str | None:
+    """What a constant says."""
+    if isinstance(argument, (exp.Cast, exp.Paren)):
+        return _given(argument.this)
+    if isinstance(argument, exp.Boolean):
+        return str(argument.this).lower()
+    return argument.this if isinstance(argument, exp.Literal) else None
+
+
+def _size_pretty(arguments: Arguments, context: Context) -> exp.Expression:
+    """As PostgreSQL rounds: up to 10 kB in bytes, then in the largest unit of which there are ten."""
+    whole = exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("bigint"))
+    made = parse_expression(_PRETTY)
+    return made.transform(lambda node: whole.copy() if isinstance(node, exp.Column) else node)
+
+
+_PRETTY = (
+    "CASE WHEN size < 10240 THEN CAST(size AS varchar) || ' bytes' "
+    + " ".join(
+        f"WHEN size / {half} < 20479 THEN CAST((size / {half} + 1) / 2 AS varchar) || ' {unit}'"
+        for half, unit in ((2**9, "kB"), (2**19, "MB"), (2**29, "GB"))
+    )
+    + f" ELSE CAST((size / {2**39} + 1) / 2 AS varchar) || ' TB' END"
+)
 
 
 def constant(value: Any) -> Build:
@@ -267,6 +303,8 @@ def constant(value: Any) -> Build:
 def version() -> str:
     return f"PostgreSQL {SERVER_VERSION}-Headrace-{__version__}"
 
+
+_STARTED = datetime.now(UTC)
 
 FUNCTIONS: dict[str, Build] = {
     "version": constant(lambda context: text(version())),
@@ -333,7 +371,11 @@ FUNCTIONS: dict[str, Build] = {
         ),
         constant(null("varchar")),
     ),
-    "pg_postmaster_start_time": constant(call("now")),
+    "pg_postmaster_start_time": constant(
+        exp.Cast(
+            this=exp.Literal.string(_STARTED.isoformat()), to=exp.DataType.build("timestamptz", dialect="postgres")
+        )
+    ),
     "txid_current": constant(lambda context: number(context.state.epoch)),
     "pg_table_is_visible": _is_visible,
     "pg_get_expr": lambda arguments, context: arguments[0].copy(),
@@ -345,11 +387,7 @@ FUNCTIONS: dict[str, Build] = {
     "format_type": format_type,
     **dict.fromkeys(("pg_relation_size", "pg_table_size", "pg_total_relation_size"), _size),
     "pg_indexes_size": constant(lambda context: _bigint(0)),
-    "pg_size_pretty": lambda arguments, context: exp.DPipe(
-        this=exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("varchar")),
-        expression=exp.Literal.string(" bytes"),
-        safe=True,
-    ),
+    "pg_size_pretty": _size_pretty,
     "current_setting": _setting,
     "to_regclass": _to_regclass,
     "to_regtype": _to_regtype,

@@ -45,6 +45,7 @@ def _class(context: Context) -> Iterator[tuple]:
             oid(relation), relation.name, KINDS[relation.kind], BTREE if index else HEAP,
             len(relation.visible_columns), context.live_rows(relation), relation.id in indexed or has_key(relation),
             relation.kind == VIEW, namespace=namespace_of(relation), temporary=relation.temporary,
+            populated=not relation.creating,
         )  # fmt: skip
         if has_key(relation):
             yield class_row(
@@ -56,12 +57,12 @@ def _class(context: Context) -> Iterator[tuple]:
 
 def class_row(
     number: int, name: str, kind: str, method: int, columns: int, rows: int, indexed: bool, rules: bool,
-    *, namespace: int, temporary: bool = False,
+    *, namespace: int, temporary: bool = False, populated: bool = True,
 ) -> tuple:  # fmt: skip
     return (
         number, name, namespace, 0, 0, OWNER, method, 0, 0, 0, float(rows), 0, 0, indexed, False,
         "t" if temporary else "p", kind, columns, 0,
-        rules, False, False, False, False, True, "d", False, None, None, None, 0, 0,
+        rules, False, False, False, False, populated, "d", False, None, None, None, 0, 0,
     )  # fmt: skip
 
 
@@ -140,8 +141,10 @@ def _types(context: Context) -> Iterator[tuple]:
         kind = "p" if each.category == "P" else "b"
         yield _type_row(each.oid, each.pg_name, each.size, kind, each.category, 0, each.array_oid)
         yield _type_row(each.array_oid, f"_{each.pg_name}", -1, "b", "A", each.oid, 0)
-    for number, name in ((26, "oid"), (19, "name"), (705, "unknown"), (114, "json")):
-        yield _type_row(number, name, -1, "b", "S", 0, 0)
+    for number, name, size, category in (
+        (26, "oid", 4, "N"), (19, "name", 64, "S"), (705, "unknown", -2, "X"), (114, "json", -1, "U"),
+    ):  # fmt: skip
+        yield _type_row(number, name, size, "b", category, 0, 0)
 
 
 def _type_row(number: int, name: str, size: int, kind: str, category: str, element: int, array: int) -> tuple:
@@ -222,6 +225,8 @@ def _descriptions(context: Context) -> Iterator[tuple]:
 
 def _settings(context: Context) -> Iterator[tuple]:
     for name, value in sorted(context.settings.items()):
+        parameter = config.PARAMETERS[name]
+        default, changed = parameter.show(parameter.default), "configuration file" if parameter.system else "session"
         yield (
             name,
             value,
@@ -230,9 +235,9 @@ def _settings(context: Context) -> Iterator[tuple]:
             config.PARAMETERS[name].description,
             "user",
             "string",
-            "default",
-            value,
-            value,
+            "default" if value == default else changed,
+            default,
+            default,
         )
 
 

@@ -41,8 +41,8 @@ class Context:
     user: str = "root"
     process: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
-    assign: Callable[[str, str], None] = lambda name, value: None
-    """SET name = value, for set_config"""
+    assign: Callable[[str, str], None] | None = None
+    """SET name = value, for set_config; None: the query is only looked at"""
     jobs: Callable[[], list[dict[str, Any]]] = list
     """SHOW JOBS; asked for only by those who show it"""
     owns: Callable[[Relation], bool] = lambda relation: False

@@ -37,7 +37,7 @@ class Channel:
         self._socket = sock
         self._budget = budget or Budget()
         self._charged = 0
-        self._held_apart = 0
+        self._held_apart: dict[str, int] = {}
         self._reader = MessageReader()
         self._out = bytearray()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -65,7 +65,9 @@ class Channel:
             if before_waiting is not None:
                 before_waiting()
             self.flush()
-            left = None if deadline is None else max(0.01, deadline - time.monotonic())
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise Gone("timed out")
             self._wait_for_data(left)
             self._socket.settimeout(left)
             try:
@@ -86,14 +88,18 @@ class Channel:
         if self._socket.fileno() not in ready:
             raise Gone("the server stops" if ready else "timed out")
 
-    def hold(self, size: int) -> bool:
-        """So much of what came is kept elsewhere; False if that is too much, and all of it must be let go."""
-        self._held_apart = size
-        return self._charge()
+    def hold(self, size: int, what: str) -> bool:
+        """So much of what came is kept elsewhere, as that; False if that is too much, and it must be let go."""
+        before = self._held_apart.get(what, 0)
+        self._held_apart[what] = size
+        if self._charge():
+            return True
+        self._held_apart[what] = before
+        return False
 
     def _charge(self) -> bool:
         """Takes of the budget what is held now, or gives back what is not any more."""
-        needed = max(0, self._reader.waiting + self._held_apart - FREE_BYTES)
+        needed = max(0, self._reader.waiting + sum(self._held_apart.values()) - FREE_BYTES)
         if needed > self._charged and not self._budget.take(needed - self._charged):
             return False
         if needed < self._charged:

@@ -16,6 +16,7 @@ from functools import partial
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError, InvalidParameterValue, QueryCancelled
 from headrace.serving.result import Result
+from headrace.serving.server.budget import too_much_held, tree_bytes
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.copying import copy_in, copy_out, query_text
 from headrace.serving.server.grouping import InsertGroup
@@ -23,7 +24,8 @@ from headrace.serving.server.parameters import without_positions
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.prepared import Bound, PreparedStatements
 from headrace.serving.server.startup import Greeting
-from headrace.serving.session import IDLE, Session
+from headrace.serving.session import Session
+from headrace.serving.transaction import FAILED, IDLE
 from headrace.serving.wire import reader, writer
 from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
@@ -42,9 +44,18 @@ REPORTED = {
 }  # fmt: skip
 """What PostgreSQL tells clients without being asked, under the names it uses."""
 
+_OF_CONNECTION = (
+    ast.Copy, ast.DeclareCursor, ast.FetchCursor, ast.CloseCursor, ast.Prepare, ast.Deallocate, ast.Discard,
+)  # fmt: skip
+"""Statements that the session does not perform"""
+
 
 class ShuttingDown(HeadraceError):
     sqlstate = "57P01"
+
+
+class CannotRunAgain(HeadraceError):
+    sqlstate = "55000"
 
 
 class InternalError(HeadraceError):
@@ -60,8 +71,9 @@ class Connection:
         self._greeting = greeting
         self._session = Session(engine, on_notice=self._notice_now, while_waiting=self._refuse_if_nobody_waits)
         self._session.user, self._session.process = greeting.user, process
-        self._prepared = PreparedStatements(self._session)
+        self._prepared = PreparedStatements(self._session, keep=partial(channel.hold, what="prepared"))
         self._group = InsertGroup(self._session.write_rows, channel.send)
+        self._prepared.before_running = self._group.settle
         self._skipping = False
         """After an error, up to the next Sync"""
         self._reported: dict[str, str] = {}
@@ -267,7 +279,15 @@ class Connection:
     # --- simple queries ----------------------------------------------------------------------------------------
 
     def _simple(self, text: str) -> None:
-        statements = parse(text)
+        try:
+            if not self._channel.hold(tree_bytes(text), "statements"):
+                raise too_much_held()
+            self._answer_all(text)
+        finally:
+            self._channel.hold(0, "statements")
+
+    def _answer_all(self, text: str) -> None:
+        statements = parse(text, between=self._session.refuse_if_cancelled)
         if not statements:
             self._channel.send(writer.EMPTY_QUERY)
         for statement in statements:
@@ -277,6 +297,7 @@ class Connection:
 
     def _answer(self, statement: ast.Statement) -> None:
         if isinstance(statement, ast.Execute):
+            self._session.refuse_if_impossible(statement)
             with without_positions():
                 self._answer(self._prepared.executed(statement))
             return
@@ -327,6 +348,9 @@ class Connection:
     def _execute(self, message: reader.Execute) -> None:
         bound = self._prepared.portal(message.portal)
         portal = bound.portal
+        limit = message.limit if message.limit > 0 else None
+        if bound.ran:
+            raise CannotRunAgain(f'portal "{message.portal}" cannot be run')
         if isinstance(bound.statement, ast.Insert) and self._collected(bound):
             return
         self._group.settle()
@@ -336,14 +360,16 @@ class Connection:
         if portal is None:
             self.statements += 1
             if self._for_the_connection(bound.statement, formats=bound.formats):
+                bound.ran = True
                 return
+            self._prepared.refuse_if_changed(bound)
             with bound.positions():
                 result = self._session.perform(bound.statement)
             self._notice(result)
             portal = self._prepared.open(bound, result)
-        bound.rows += self._send_rows(portal, message.limit or None)
-        if portal.done or not message.limit:
-            self._channel.send(writer.command_complete(portal.tag(bound.rows)))
+        rows = self._send_rows(portal, limit)
+        if portal.done or limit is None:
+            self._channel.send(writer.command_complete(portal.tag(rows)))
         else:
             self._channel.send(writer.PORTAL_SUSPENDED)
 
@@ -363,6 +389,7 @@ class Connection:
         if not self._group.takes(relation):
             self._group.settle()
         self.statements += 1
+        bound.ran = True
         self._group.add(relation, rows, writer.command_complete(f"INSERT 0 {rows.num_rows}"))
         return True
 
@@ -370,11 +397,14 @@ class Connection:
 
     def _for_the_connection(self, statement: ast.Statement, *, formats: Sequence[int] | None = None) -> bool:
         """Whether the statement was one of these, and has been answered. Without formats, rows are described first."""
+        if isinstance(statement, _OF_CONNECTION):
+            self._session.refuse_if_impossible(statement)
         if isinstance(statement, ast.Copy):
             tag = f"COPY {self._copy(statement)}"
         elif isinstance(statement, ast.DeclareCursor):
             query = ast.Select(sql=statement.sql, query=statement.query)
-            self._prepared.declare(statement.name, self._session.perform(query))
+            held = {"hold": statement.hold, "committed": self._session.status == IDLE}
+            self._prepared.declare(statement.name, self._session.perform(query), **held)
             tag = "DECLARE_CURSOR"
         elif isinstance(statement, ast.FetchCursor):
             tag = self._fetch(statement, formats)
@@ -395,7 +425,8 @@ class Connection:
             tag = "DISCARD ALL"
         else:
             if isinstance(statement, (ast.Commit, ast.Rollback)):
-                self._prepared.close_portals()
+                committed = isinstance(statement, ast.Commit) and self._session.status != FAILED
+                self._prepared.end_transaction(committed=committed)
             return False
         self._channel.send(writer.command_complete(tag))
         return True
@@ -420,7 +451,10 @@ class Connection:
 
     def _copy(self, statement: ast.Copy) -> int:
         if statement.into:
-            return copy_in(self._channel, self._engine, self._session.meant(statement))
+            meant = self._session.meant(statement)
+            count = copy_in(self._channel, self._engine, meant, self._session.refuse_if_cancelled)
+            self._session.wrote()
+            return count
         if statement.query is not None:
             query = ast.Select(sql=statement.sql, query=statement.query)
         else:

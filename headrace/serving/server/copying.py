@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -44,7 +44,7 @@ def query_text(statement: ast.Copy) -> str:
     return f"SELECT {columns} FROM {schema}{quote_sql(statement.table)}"
 
 
-def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_cancelled) -> int:
+def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_cancelled: Callable[[], None]) -> int:
     options = CopyOptions.of(statement.options)
     channel.send(writer.copy_response(b"H", len(result.columns), binary=options.binary))
     head = copy_binary.HEADER if options.binary else b""
@@ -77,7 +77,7 @@ def _values(result: Result) -> Iterator[list[list]]:
             yield python_columns(batch.slice(start, BLOCK_ROWS))
 
 
-def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
+def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_cancelled: Callable[[], None]) -> int:
     relation = writable_table(engine.committed, statement.table, "copy to")
     names = statement.columns or tuple(column.name for column in relation.visible_columns if not column.generated)
     types = [relation.column(name).type for name in names]
@@ -87,40 +87,43 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy) -> int:
     options = CopyOptions.of(statement.options)
     channel.send(writer.copy_response(b"G", len(names), binary=options.binary))
     try:
-        data = _receive(channel)
+        data = _receive(channel, refuse_if_cancelled)
         # Piece by piece: as Python's values the rows take many times what they took on the wire.
         if options.binary:
             pieces = copy_binary.pieces_of(data, types)
         else:
             pieces = read_pieces(data, len(names), options, names=names)
-        tables, line = [], 1
+        tables, line = [], 2 if options.header else 1
         for columns in pieces:
+            refuse_if_cancelled()
             arrays = [
                 array_from_texts(engine, name, texts, kind, first_line=line)
                 for name, texts, kind in zip(names, columns, types, strict=True)
             ]
             tables.append(pa.Table.from_arrays(arrays, names=list(names)))
             line += len(columns[0])
+        refuse_if_cancelled()
         if not tables:
             return 0
         return engine.write(relation.id, insert_arrow(engine, relation, pa.concat_tables(tables))).count
     finally:
-        channel.hold(0)
+        channel.hold(0, "copy")
 
 
-def _receive(channel: Channel) -> bytes:
+def _receive(channel: Channel, refuse_if_cancelled: Callable[[], None]) -> bytes:
     """Everything up to the end of the copy. The client has to be heard to the end even if it sends too much."""
     held, too_large, crowded = bytearray(), False, False
     while True:
         message = channel.message()
+        refuse_if_cancelled()
         if isinstance(message, reader.CopyData):
             too_large = too_large or len(held) + len(message.data) > COPY_BYTES
             if not too_large and not crowded:
                 held += message.data
-                crowded = not channel.hold(len(held))
+                crowded = not channel.hold(len(held), "copy")
             if too_large or crowded:
                 held.clear()
-                channel.hold(0)
+                channel.hold(0, "copy")
         elif isinstance(message, reader.CopyDone):
             break
         elif isinstance(message, reader.CopyFail):

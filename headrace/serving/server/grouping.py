@@ -2,8 +2,9 @@
 
 Drivers send many rows as a pipeline of single INSERTs (``executemany``, ``executeBatch``). Each would wait for a commit
 of its own. As long as messages are there already, plain INSERTs into one table are collected; before anything else is
-done, and before the server waits for its client, they are written and then all answered. Up to there PostgreSQL would
-treat them as one transaction, and so they are here: if one fails, nothing of the group is written.
+done, and before the server waits for its client, they are written and then all answered. If the commit fails, nothing
+of the group is written. One that is wrong by itself, a NULL where there must be none, say, fails alone: those that came
+before it are written, as statements of their own would be, and those behind it are not begun.
 """
 
 from __future__ import annotations

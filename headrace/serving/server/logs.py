@@ -26,7 +26,9 @@ def _trace(record: logging.LogRecord) -> str | None:
 
 
 def format_text(record: logging.LogRecord) -> str:
-    line = f"{_time(record)} {record.levelname:7} {record.getMessage()}"
+    """One line: what a client calls itself must not look like another record."""
+    message = "".join(each if each.isprintable() else repr(each)[1:-1] for each in record.getMessage())
+    line = f"{_time(record)} {record.levelname:7} {message}"
     return line if (trace := _trace(record)) is None else f"{line}\n{trace}"
 
 

@@ -25,7 +25,7 @@ from headrace.catalog import Catalog
 from headrace.errors import DataError, HeadraceError, SqlSyntaxError, UndefinedParameterNumber
 from headrace.serving.pg_catalog.rewrite import object_type
 from headrace.serving.wire.binary import decode
-from headrace.serving.wire.oids import type_of
+from headrace.serving.wire.oids import oid_of, type_of
 from headrace.sql import statements as ast
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression
@@ -168,9 +168,11 @@ def _is_number(text: str, kind: SqlType) -> bool:
 
 def _value_text(data: bytes, form: int, kind: SqlType | None, oid: int) -> str:
     if form == 1:
-        if kind is None:
-            raise DataError(f"a binary parameter of the type {oid} is not understood", sqlstate="42P18")
-        text = decode(data, kind)
+        if kind is None or (oid and type_of(oid) is None and oid != oid_of(kind)):
+            raise DataError(
+                f"a binary parameter of the type {oid} is not understood", hint="send it as text", sqlstate="42P18"
+            )
+        text = decode(data, kind, oid)
     else:
         try:
             text = data.decode()

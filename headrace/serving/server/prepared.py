@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from headrace.catalog import Catalog
 from headrace.errors import HeadraceError, SqlSyntaxError
 from headrace.serving.result import Result
 from headrace.serving.server import parameters
+from headrace.serving.server.budget import too_much_held, tree_bytes
 from headrace.serving.server.parameters import Substituted
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.templates import InsertTemplate
 from headrace.serving.session import Session
 from headrace.serving.wire import reader, writer
-from headrace.serving.wire.oids import oid_of
+from headrace.serving.wire.oids import oid_of, pg_category
 from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
 from headrace.sql.parse import parse
@@ -43,6 +44,10 @@ class DuplicateCursor(HeadraceError):
     sqlstate = "42P03"
 
 
+class ChangedResult(HeadraceError):
+    sqlstate = "0A000"
+
+
 class TooManyPrepared(HeadraceError):
     sqlstate = "53400"
 
@@ -64,6 +69,10 @@ class Prepared:
     """An INSERT that need not be parsed each time"""
     columns: list[tuple[str, SqlType]] | None = None
     """As the client was told"""
+    size: int = 0
+    """Bytes that it keeps, about"""
+    tree: int = 0
+    """Those that it takes when it is parsed"""
 
 
 @dataclass(kw_only=True)
@@ -78,22 +87,43 @@ class Bound:
     """Parses the text, if the statement was made without it: it does for constants, and knows no positions."""
     columns: list[tuple[str, SqlType]] | None = None
     portal: Portal | None = None
-    rows: int = 0
+    ran: bool = False
+    """It wrote, or did something else that is not done again by asking for more rows."""
     declared: bool = False
     """By DECLARE: it stays until it is closed, or the transaction ends."""
+    hold: bool = False
+    """WITH HOLD: it stays after its transaction, if that is committed."""
+    committed: bool = False
+    size: int = 0
+    """Bytes that it keeps, about, besides its rows"""
 
 
 class PreparedStatements:
-    def __init__(self, session: Session):
+    def __init__(self, session: Session, keep: Callable[[int], bool] = lambda size: True):
+        """``keep``: told how many bytes are kept by now, answers whether they may be."""
         self._session = session
+        self._keep_bytes = keep
+        self._kept = 0
         self._statements: dict[str, Prepared] = {}
         self.portals: dict[str, Bound] = {}
+        self.before_running: Callable[[], None] = lambda: None
+        """Called before a statement is run only to know its columns: what was sent before it comes first."""
 
     def parse(self, message: reader.Parse, catalog: Catalog) -> None:
-        statements = parameters.parse_with_names(message.text)
+        with self._while_parsed(tree_bytes(message.text)):
+            statements = parameters.parse_with_names(message.text)
         if len(statements) > 1:
             raise SqlSyntaxError("cannot insert multiple commands into a prepared statement")
         self._keep(message, statements[0] if statements else None, catalog)
+
+    @contextmanager
+    def _while_parsed(self, size: int) -> Iterator[None]:
+        """A tree counts as long as it is needed."""
+        self._account(size)
+        try:
+            yield
+        finally:
+            self._account(-size)
 
     def prepare(self, statement: ast.Prepare, catalog: Catalog) -> None:
         """PREPARE: the same, said in SQL."""
@@ -120,12 +150,19 @@ class PreparedStatements:
             raise DuplicateStatement(f'prepared statement "{message.name}" already exists')
         if len(self._statements) >= STATEMENTS:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} prepared statements", hint="close some")
+        template = InsertTemplate.of(statement)
+        # Trees of short texts are shared, see parse_with_names.
+        own_tree = template is not None and len(message.text) > parameters.REMEMBERED_TEXT
+        tree = tree_bytes(message.text)
+        size = tree if own_tree else len(message.text)
+        replaced = self._statements.get(message.name)
         verbatim = isinstance(statement, ast.Prepare)
         count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
         meant = statement and self._session.meant(statement)
         types = parameters.parameter_types(meant, count, message.oids, catalog)
         named, given = parameters.named_oids(statement), [*message.oids, *([0] * count)]
         oids = [given[at] or named.get(at + 1) or oid_of(kind) for at, kind in enumerate(types)]
+        self._account(size - (replaced.size if replaced is not None else 0))
         self._statements[message.name] = Prepared(
             name=message.name,
             text=message.text,
@@ -135,8 +172,16 @@ class PreparedStatements:
             empty=statement is None,
             declared=declared,
             verbatim=verbatim,
-            template=InsertTemplate.of(statement),
+            template=template,
+            size=size,
+            tree=tree,
         )
+
+    def _account(self, more: int) -> None:
+        """Bounded by bytes, and not only by number: a statement may be long, and so may its values."""
+        if not self._keep_bytes(self._kept + more):
+            raise too_much_held()
+        self._kept += more
 
     def executed(self, statement: ast.Execute) -> ast.Statement:
         """What an EXECUTE runs."""
@@ -151,7 +196,8 @@ class PreparedStatements:
             parameters.written(value, text, prepared.declared[at] if at < len(prepared.declared) else None)
             for at, (value, text) in enumerate(zip(statement.values, statement.texts, strict=True))
         ]
-        found = parse(parameters.with_constants(prepared.text, constants).text)
+        with self._while_parsed(prepared.tree):
+            found = parse(parameters.with_constants(prepared.text, constants).text)
         if not found:
             raise SqlSyntaxError(f'prepared statement "{prepared.name}" is empty')
         return found[0]
@@ -163,7 +209,16 @@ class PreparedStatements:
         parameters.check_count(len(message.values), len(prepared.types), prepared.name)
         forms = spread(message.formats, len(message.values))
         values = list(zip(message.values, forms, prepared.types, prepared.oids, strict=True))
+        given = sum(len(value) for value in message.values if value is not None)
+        size = prepared.tree + given * 2  # as it came, and as a constant
+        self._account(size)
+        try:
+            self.portals[message.portal] = self._bound(message, prepared, values, size)
+        except BaseException:
+            self._account(-size)
+            raise
 
+    def _bound(self, message: reader.Bind, prepared: Prepared, values: list[tuple], size: int) -> Bound:
         def exact() -> tuple[ast.Statement, Positions]:
             constants = [parameters.constant(*value) for value in values]
             return self._parsed(parameters.with_constants(prepared.text, constants))
@@ -175,12 +230,13 @@ class PreparedStatements:
             (statement,) = parse(prepared.text)
         elif not prepared.empty:
             statement, positions = exact()
-        self.portals[message.portal] = Bound(
+        return Bound(
             statement=statement,
             formats=message.result_formats,
             positions=positions,
             exact=later,
             columns=prepared.columns,
+            size=size,
         )
 
     def _parsed(self, source: Substituted) -> tuple[ast.Statement, Positions]:
@@ -209,31 +265,37 @@ class PreparedStatements:
         if prepared.verbatim:
             return []
         source = parameters.with_constants(prepared.text, parameters.unknown_constants(prepared.types, prepared.limits))
-        statement, positions = self._parsed(source)
+        with self._while_parsed(prepared.tree):
+            statement, positions = self._parsed(source)
         if isinstance(statement, ast.FetchCursor):
-            return self.cursor(statement.name).columns
+            return [] if statement.move else self.cursor(statement.name).columns
         with positions():
             columns = self._session.describe(statement)
         if columns is None:
+            self.before_running()
             result = self._session.perform(statement)
             columns = list(zip(result.columns, result.types, strict=True))
         return columns
 
     def _columns(self, bound: Bound) -> list[tuple[str, SqlType]]:
         if isinstance(bound.statement, ast.FetchCursor):
-            return self.cursor(bound.statement.name).columns
+            return [] if bound.statement.move else self.cursor(bound.statement.name).columns
         if bound.statement is None:
             return bound.columns or []
         with bound.positions():
             if bound.columns is None:
                 bound.columns = self._session.describe(bound.statement)
             if bound.columns is None:
+                self.before_running()
                 self.open(bound, self._session.perform(bound.statement))
         return bound.columns
 
-    def declare(self, name: str, result: Result) -> None:
+    def declare(self, name: str, result: Result, *, hold: bool = False, committed: bool = False) -> None:
         self._refuse_portal(name)
-        bound = Bound(statement=None, formats=(), positions=parameters.without_positions, declared=True)
+        bound = Bound(
+            statement=None, formats=(), positions=parameters.without_positions,
+            declared=True, hold=hold, committed=committed,
+        )  # fmt: skip
         self.open(bound, result)
         self.portals[name] = bound
 
@@ -243,6 +305,12 @@ class PreparedStatements:
         if len(self.portals) >= STATEMENTS:
             raise TooManyPrepared(f"a session may have {STATEMENTS:,} portals", hint="close some")
 
+    def end_transaction(self, *, committed: bool) -> None:
+        """Cursors go with their transaction, unless they are held; those that are, go if it is rolled back."""
+        for bound in self.portals.values():
+            bound.committed = bound.committed or committed
+        self.close_portals([name for name, bound in self.portals.items() if not (bound.hold and bound.committed)])
+
     def forget_bound(self) -> None:
         """Portals that were bound live as long as their transaction, which is over."""
         self.close_portals([name for name, bound in self.portals.items() if not bound.declared])
@@ -250,7 +318,10 @@ class PreparedStatements:
     def close_portals(self, names: Iterable[str] | None = None) -> None:
         """These, or all."""
         for name in list(self.portals if names is None else names):
-            if (bound := self.portals.pop(name, None)) is not None and bound.portal is not None:
+            if (bound := self.portals.pop(name, None)) is None:
+                continue
+            self._account(-bound.size)
+            if bound.portal is not None:
                 bound.portal.close()
 
     def cursor(self, name: str) -> Bound:
@@ -258,8 +329,16 @@ class PreparedStatements:
             raise UndefinedCursor(f'cursor "{name}" does not exist')
         return self.portals[name]
 
+    def refuse_if_changed(self, bound: Bound) -> None:
+        """Of a statement that writes, before it does: would it answer other columns than the client was told of?"""
+        if bound.columns and isinstance(bound.statement, (ast.Insert, ast.Update, ast.Delete)):
+            now = self._session.describe(bound.statement)
+            _refuse_other_types([kind for _, kind in bound.columns], [kind for _, kind in now])
+
     def open(self, bound: Bound, result: Result) -> Portal:
         described = None if bound.columns is None else [kind for _, kind in bound.columns]
+        if described is not None and result.columns:
+            _refuse_other_types(described, result.types)
         bound.portal = Portal(result, bound.formats, described if result.columns else None)
         bound.columns = list(zip(result.columns, bound.portal.types, strict=True))
         return bound.portal
@@ -276,13 +355,26 @@ class PreparedStatements:
 
     def close(self, message: reader.Close) -> None:
         if message.kind == "S":
-            self._statements.pop(message.name, None)
+            self._forget(message.name)
         else:
             self.close_portals([message.name])
 
+    def _forget(self, name: str) -> None:
+        if (prepared := self._statements.pop(name, None)) is not None:
+            self._account(-prepared.size)
+
     def deallocate(self, name: str | None) -> None:
-        if name is None:
-            self._statements.clear()
-        else:
+        if name is not None:
             self._statement(name)
-            del self._statements[name]
+        for each in list(self._statements) if name is None else [name]:
+            self._forget(each)
+
+
+def _refuse_other_types(told: Sequence[SqlType], found: Sequence[SqlType]) -> None:
+    """Numbers may be of other widths: a parameter that has a value is a constant, and narrower than its type."""
+
+    def alike(one: SqlType, other: SqlType) -> bool:
+        return one.name == other.name or pg_category(one) == pg_category(other) == "N"
+
+    if len(told) != len(found) or not all(map(alike, told, found)):
+        raise ChangedResult("cached plan must not change result type", hint="prepare the statement again")

@@ -111,7 +111,9 @@ class Server:
                 continue
             thread = threading.Thread(target=self._client, args=(channel,), name="headrace-client", daemon=True)
             with self._lock:
-                full = len(self._threads) >= self._limit + GREETED_AT_ONCE
+                if len(self._greeting) >= GREETED_AT_ONCE:
+                    self._drop_oldest_greeting()
+                full = len(self._threads) >= self._limit + 2 * GREETED_AT_ONCE  # those dropped have not all ended yet
                 if not full:
                     self._threads.add(thread)
                     self._greeting[channel] = thread
@@ -121,6 +123,13 @@ class Server:
                 with self._lock:
                     self._greeting.pop(channel, None)
                     self._threads.discard(thread)
+
+    def _drop_oldest_greeting(self) -> None:
+        """Who says nothing must not keep out others, who need a moment only."""
+        oldest = next(iter(self._greeting))
+        del self._greeting[oldest]
+        self.refused += 1
+        oldest.cut()
 
     def _client(self, channel: Channel) -> None:
         try:
@@ -143,7 +152,8 @@ class Server:
             self._cancel(greeting)
             return
         with self._lock:
-            self._greeting.pop(channel, None)
+            if channel not in self._greeting:
+                raise Gone("others have come meanwhile")
             if self._stopping:
                 raise ShuttingDown("the database system is shutting down")
             if len(self._connections) >= self._limit:
@@ -152,6 +162,7 @@ class Server:
             process = next(self._processes) & 0x7FFFFFFF
             connection = Connection(channel, self._engine, greeting, process=process, secret=secrets.randbits(32))
             self._connections[process] = connection
+            self._greeting.pop(channel, None)  # not earlier: who is refused takes its place until it has heard why
         threading.current_thread().name = f"headrace-client-{process}"
         log.info("session %d of %s begins", process, greeting.user)
         try:

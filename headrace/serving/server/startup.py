@@ -45,12 +45,16 @@ class Greeting:
 
 def greet(channel: Channel, access: Access) -> Greeting | reader.CancelRequest:
     deadline = time.monotonic() + PATIENCE
+    asked: set[int] = set()
     while True:
         message = channel.startup(deadline)
         if isinstance(message, reader.CancelRequest):
             return message
         if isinstance(message, reader.Startup):
             break
+        if message.kind in asked:  # once each, as in PostgreSQL, or a client could go on for ever
+            raise reader.ProtocolViolation("the client asks again for an encryption that it was answered about")
+        asked.add(message.kind)
         if message.kind == reader.TLS and access.tls is not None and not channel.encrypted:
             channel.send(b"S")
             channel.flush()
@@ -110,8 +114,8 @@ def _answer(channel: Channel, deadline: float) -> bytes:
 def _options(text: str) -> dict[str, str]:
     """PGOPTIONS: -c name=value, --name=value
 
-    >>> _options("-c background_ddl=true --timezone=UTC")
-    {'background_ddl': 'true', 'timezone': 'UTC'}
+    >>> _options("-c background_ddl=true --application-name=my-app-1")
+    {'background_ddl': 'true', 'application_name': 'my-app-1'}
     """
     found = {}
     words = text.replace("\\ ", "\0").split()
@@ -122,7 +126,8 @@ def _options(text: str) -> dict[str, str]:
         elif word.startswith("-c"):
             word = word[2:]
         elif word.startswith("--"):
-            word = word[2:].replace("-", "_")
+            name, equals, value = word[2:].partition("=")
+            word = name.replace("-", "_") + equals + value
         else:
             raise Refused(f"option {word} is not understood", hint="-c name=value is")
         name, _, value = word.partition("=")

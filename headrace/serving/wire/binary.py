@@ -16,14 +16,16 @@ import decimal
 import json
 import math
 import struct
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from headrace.errors import DataError, Unsupported
 from headrace.serving.render import render, renderer
-from headrace.serving.wire.oids import oid_of
+from headrace.serving.wire.oids import UUID, oid_of
 from headrace.types import SqlType, array_of
 
 MOST_DIMENSIONS = 6
@@ -40,30 +42,39 @@ def encoder(kind: SqlType) -> Callable[[Any], bytes]:
         return _array_encoder(kind)
     if kind.name == "struct":
         return _struct_encoder(kind)
+    if kind.name == "map":
+        as_text = renderer(kind)  # as which clients are told of it
+        return lambda value: as_text(value).encode()
     if kind.name == "numeric":
         as_text = renderer(kind)  # which knows how many decimals are shown
         return lambda value: _numeric(as_text(value))
     return _ENCODERS[kind.name]
 
 
-def decode(data: bytes, kind: SqlType) -> str:
-    """A binary parameter as text: what a constant in the statement would say."""
+def decode(data: bytes, kind: SqlType, oid: int = 0) -> str:
+    """A binary parameter as text: what a constant in the statement would say.
+
+    >>> decode(bytes(range(16)), SqlType("varchar"), UUID)
+    '00010203-0405-0607-0809-0a0b0c0d0e0f'
+    """
     try:
-        value = _value(data, kind)
+        value = _read_uuid(data) if oid == UUID else _value(data, kind)
         return render(value, _as_deep_as(value, kind) if kind.name == "array" else kind)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError, ValueError):
         raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
 
 
 def _array_encoder(kind: SqlType) -> Callable[[Any], bytes]:
-    leaf = kind.element
+    leaf, depth = kind.element, 1
     while leaf.name == "array":
-        leaf = leaf.element
+        leaf, depth = leaf.element, depth + 1
     encode, oid = encoder(leaf), oid_of(leaf)
+    # Types that clients were told of do not count dimensions, but a map is itself a list.
+    most = depth if leaf.name == "map" else math.inf
 
     def whole(values: list) -> bytes:
         sizes, level = [], values
-        while isinstance(level, list) and level:
+        while isinstance(level, list) and level and len(sizes) < most:
             sizes.append(len(level))
             level = level[0]
         flat = values
@@ -173,7 +184,8 @@ def _value(data: bytes, kind: SqlType) -> Any:
 
 
 def _array(data: bytes, element: SqlType) -> list:
-    dimensions, _, _ = struct.unpack_from("!iii", data)
+    dimensions, _, oid = struct.unpack_from("!iii", data)
+    read = _read_uuid if oid == UUID else partial(_value, kind=element)
     if dimensions == 0:
         return []
     if not 1 <= dimensions <= MOST_DIMENSIONS:
@@ -187,7 +199,7 @@ def _array(data: bytes, element: SqlType) -> list:
     for _ in range(math.prod(sizes)):
         (size,) = struct.unpack_from("!i", data, at)
         at += 4
-        values.append(None if size == -1 else _value(data[at : at + size], element))
+        values.append(None if size == -1 else read(data[at : at + size]))
         at += max(size, 0)
     for size in reversed(sizes[1:]):
         values = [values[start : start + size] for start in range(0, len(values), size)]
@@ -233,6 +245,11 @@ def _read_interval(data: bytes) -> timedelta:
 
 def _read_timestamp(data: bytes) -> datetime:
     return _EPOCH + timedelta(microseconds=struct.unpack("!q", data)[0])
+
+
+def _read_uuid(data: bytes) -> str:
+    """There is no such type: it is a text, as PostgreSQL prints it."""
+    return str(uuid.UUID(bytes=data))
 
 
 def _read_text(data: bytes) -> str:

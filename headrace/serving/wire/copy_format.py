@@ -130,7 +130,7 @@ def _is_escaped(before: bytes | str) -> bool:
 
 def read_columns(data: bytes, width: int, options: CopyOptions, first_line: int = 1) -> list[list[str | None]]:
     if options.csv:
-        return _read_csv(data, width, options)
+        return _read_csv(data, width, options, first_line)
     return _read_text(data, width, options, first_line)
 
 
@@ -223,14 +223,14 @@ def _byte(value: int) -> str:
     return chr(value) if value < 0x80 else chr(0xDC00 + value)
 
 
-def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
+def _read_csv(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
     if options.header:
         data = data[next(_cuts(data, options, 0), (0, 0))[1] :]
     if not data:
         return [[] for _ in range(width)]
     data = data if data.endswith(b"\n") else data + b"\n"
     if not _is_regular(data, options):
-        return _read_records(data, width, options)
+        return _read_records(data, width, options, first_line)
     names = [str(number) for number in range(width)]
     try:
         table = pyarrow.csv.read_csv(
@@ -254,7 +254,7 @@ def _read_csv(data: bytes, width: int, options: CopyOptions) -> list[list[str | 
             ),
         )
     except pa.ArrowInvalid:
-        return _read_records(data, width, options)  # which says what is wrong as PostgreSQL does
+        return _read_records(data, width, options, first_line)  # which says what is wrong as PostgreSQL does
     return [column.to_pylist() for column in table.columns]
 
 
@@ -275,9 +275,9 @@ def _is_regular(data: bytes, options: CopyOptions) -> bool:
     return re.fullmatch(rb"(?:%b(?:%b%b)*+(?:\r?\n|\Z))*+" % (value, delimiter, value), data) is not None
 
 
-def _read_records(data: bytes, width: int, options: CopyOptions) -> list[list[str | None]]:
+def _read_records(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
     columns: list[list[str | None]] = [[] for _ in range(width)]
-    for number, record in enumerate(_records(_decoded(data), options), 1):
+    for number, record in enumerate(_records(_decoded(data), options), first_line):
         if len(record) != width:
             raise _wrong_width(len(record), width, number, options.delimiter.join(value for value, _ in record))
         for column, (value, was_quoted) in zip(columns, record, strict=True):

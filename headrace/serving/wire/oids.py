@@ -44,17 +44,29 @@ PG_TYPES = {
     "struct": PgType(2249, 2287, -1, "record", "record", "P"),
 }
 
+UUID, UUID_ARRAY = 2950, 2951
+
 # Types that only clients name: what their values are here.
 _OTHER = {
     18: "varchar", 19: "varchar", 26: "bigint", 114: "jsonb", 705: "varchar", 1042: "varchar",
-    2950: "varchar",
+    UUID: "varchar",
 }  # fmt: skip
-_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb"}
+_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb", UUID_ARRAY: "varchar"}
 
 
 def pg_type(kind: SqlType) -> PgType:
-    """Of a type that is no array. Text is PostgreSQL's text, unless it was declared as varchar."""
-    return PG_TYPES["text" if kind.name == "varchar" and kind.modifier is None else kind.name]
+    """Of a type that is no array. Text is PostgreSQL's text, unless it was declared as varchar; so are maps, which
+    PostgreSQL does not have.
+
+    >>> pg_type(SqlType("map")).shown
+    'text'
+    """
+    is_text = kind.name == "map" or (kind.name == "varchar" and kind.modifier is None)
+    return PG_TYPES["text" if is_text else kind.name]
+
+
+def pg_category(kind: SqlType) -> str:
+    return "A" if kind.name == "array" else pg_type(kind).category
 
 
 def oid_of(kind: SqlType) -> int:
