@@ -171,7 +171,7 @@ def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, mo
     db.sql("WAIT")
     checked = follower(db)._database._partitions
     eventually(lambda: follower(db)._database._partitions is not checked)  # they have been looked at
-    postgres.connect().cursor().execute("VACUUM FULL fine")
+    postgres.run("VACUUM FULL fine")
     postgres.run("ALTER TABLE fine ALTER n SET DEFAULT 7; ALTER TYPE moods ADD VALUE 'new'; TRUNCATE fine")
     postgres.run("ALTER TABLE fine ALTER n SET STATISTICS 10; INSERT INTO fine VALUES (2, 2, 'new')")
     for change, _ in CHANGES_THAT_THE_LOG_HIDES.values():
