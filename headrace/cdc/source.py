@@ -29,7 +29,9 @@ class SourceState:
     skip: int = 0
     """So many events of the transaction after it are, too"""
     server_id: int = 0
-    """By which MariaDB tells its replicas apart"""
+    """By which MariaDB and MySQL tell their replicas apart"""
+    server_uuid: str = ""
+    """By which MySQL tells itself from others"""
     log_base: str = ""
     """What the names of the files of its log begin with"""
     gtids: str = ""
