@@ -138,7 +138,7 @@ def test_what_can_be_seen_never_goes_back_and_waits_for_nobody_twice(mariadb):
     control, owner = Control(address), mariadb.connect()
     first = control.visible()
     with owner.cursor() as cursor:
-        cursor.execute("SET gtid_next = 'aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa:7'")
+        cursor.execute("SET gtid_next = 'bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb:7'")
         mariadb.run("DELETE FROM t WHERE id = 1")
         assert control.visible() == first and control.log_end() > first.number
         cursor.execute("ROLLBACK")  # which gives it back; nobody will ever have executed it
