@@ -11,6 +11,7 @@ from headrace.cdc.mysql.positions import Snapshot
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.engine import splits
+from tests.engine.cdc import stories
 from tests.engine.cdc_mariadb.conftest import (
     BOTH,
     caught_up,
@@ -180,22 +181,8 @@ def test_splits_of_a_chunk_see_different_moments(db, mariadb, source, monkeypatc
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before-it-lands", "before-it-is-read"])
-def test_truncate_while_a_chunk_is_read(db, mariadb, source, monkeypatch, before):
-    mariadb.run(*FORTY)
-    read, once = splits.read_chunk, threading.Event()
-
-    def truncated(*arguments):
-        if once.is_set():
-            return read(*arguments)
-        once.set()
-        staged = read(*arguments) if before else None
-        mariadb.run("TRUNCATE t", "INSERT INTO t VALUES (7, 'new')")
-        return read(*arguments) if staged is None else staged
-
-    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", truncated)
-    db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
-    caught_up(db, mariadb)
-    assert rows(db, "SELECT * FROM t") == [(7, "new")]
+def test_truncate_while_a_chunk_is_read(db, followed, monkeypatch, before):
+    stories.truncate_while_a_chunk_is_read(db, followed, monkeypatch, before=before)
 
 
 @servers("mariadb")
