@@ -14,8 +14,8 @@ from headrace.cdc.mysql import binlog, stream
 from headrace.cdc.mysql.binlog import LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
 from headrace.cdc.mysql.flavors import flavor_of
-from headrace.cdc.mysql.gtids import Gtid, MariaDbGtids
-from headrace.cdc.mysql.positions import Place, Snapshot
+from headrace.cdc.mysql.gtids import Gtid, MysqlGtids
+from headrace.cdc.mysql.positions import Begun, Place, Snapshot
 from headrace.cdc.mysql.rows import value_reader
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
@@ -44,6 +44,7 @@ TABLE = SourceTable(
         "TRUNCATE t", "truncate table `t`", "TRUNCATE /* all */ d.t",
         "SET STATEMENT max_statement_time=9 FOR TRUNCATE t",
         "/*!50000 TRUNCATE TABLE t */", "-- first\nTRUNCATE\n`d` . `t` WAIT 5", 'TRUNCATE "t"',
+        "/*MyApp*/ TRUNCATE TABLE t", "TRUNCATE /*Move*/ TABLE t", "/*M!100100 TRUNCATE TABLE t */",
     ],
 )  # fmt: skip
 def test_truncate(statement):
@@ -66,7 +67,8 @@ def test_truncate(statement):
         "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (v) REFERENCES o (v)", "ALTER TABLE t AUTO_INCREMENT = 7",
         "ALTER TABLE t ALTER COLUMN v SET DEFAULT 'x', RENAME INDEX a TO b",
         "ALTER TABLE t ADD PARTITION (PARTITION p)",
-        "ALTER TABLE t DEFAULT CHARACTER SET latin1", "",
+        "ALTER TABLE t DEFAULT CHARACTER SET latin1", "", "ALTER TABLE t SECONDARY_LOAD",
+        "ALTER TABLE t COMMENT = 'ENGINE' ENGINE = InnoDB",
     ],
 )  # fmt: skip
 def test_statements_that_leave_a_table_alone(statement):
@@ -90,6 +92,7 @@ def test_statements_that_leave_a_table_alone(statement):
         "ALTER TABLE t ADD COLUMN p INT REFERENCES o (id) ON DELETE CASCADE",
         "ALTER TABLE t MODIFY unknown INT REFERENCES o (id) ON UPDATE SET NULL", "ALTER TABLE t WITH SYSTEM VERSIONING",
         "ALTER TABLE t ADD SYSTEM VERSIONING", "ALTER TABLE t SOMETHING NEW", "INSERT INTO other VALUES (1)",
+        "ALTER TABLE t COMMENT = 'x' ENGINE = MyISAM", "/*Mig 1*/ DROP TABLE t", "? t",
         "UPDATE t SET v = 1", "/* c */ DELETE FROM x", "LOAD DATA INFILE 'x' INTO TABLE y",
     ],
 )  # fmt: skip
@@ -245,7 +248,9 @@ def test_places():
     before, after = Place.parse("bin.000009", 1 << 33), Place.parse("bin.000010", 4)
     assert before.number < after.number and Place.of("bin", after.number) == after
     assert Place.parse("a.b.1000000", 4).name == "a.b.1000000"
-    assert [Snapshot(after.number).sees(each.number) for each in (before, after)] == [True, False]
+    gtid = Gtid("a", 1, 7)
+    assert [Snapshot(after.number).sees(Begun(each.number, gtid)) for each in (before, after)] == [True, False]
+    assert not Snapshot(after.number, MysqlGtids.parse("a:7")).sees(Begun(before.number, gtid))
 
 
 class Sent:
@@ -282,7 +287,7 @@ def arrived(*events: tuple[int, bytes], skip: int = 0, server: str = "10.11.5-Ma
     position = Place("bin", 1, 4).number
     log = LogStream(address, base="bin", server_id=7, gtids="", position=position, skip=skip, on_news=lambda: None)
     with pytest.raises(ConnectionError):
-        log._read(Sent(*events, server=server), Place("bin", 1, 4), "", skip)
+        log._read(Sent(*events, server=server), Place("bin", 1, 4), skip)
     return log
 
 
@@ -309,7 +314,7 @@ def test_a_transaction_that_a_crash_has_cut_off_is_none():
     log = arrived(FORMAT, begun(1), said("TRUNCATE t"), FORMAT, begun(1), said("TRUNCATE u"), XID)
     assert [event.text for piece in log.peek(99) for event in piece.events] == ["TRUNCATE u"]
     with pytest.raises(MalformedLog, match="a part was applied"):
-        LogStream._read(arrived(), Sent(FORMAT, begun(1), said("TRUNCATE t"), FORMAT), Place("bin", 1, 4), "", 1)
+        LogStream._read(arrived(), Sent(FORMAT, begun(1), said("TRUNCATE t"), FORMAT), Place("bin", 1, 4), 1)
 
 
 def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
@@ -321,7 +326,7 @@ def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
         assert len(log.peek(99)) == pieces
         assert sum(len(piece.events) for piece in log.peek(99)) == (2 if known else 0)
     with pytest.raises(MalformedLog, match="should have none"):
-        log._read(Sent(*whole), Place("bin", 1, 4), "", 0)
+        log._read(Sent(*whole), Place("bin", 1, 4), 0)
 
 
 def test_events_that_are_not_known_are_not_passed_over():
@@ -329,7 +334,7 @@ def test_events_that_are_not_known_are_not_passed_over():
     for events in ([(40, b"compressed")], [begun(1), (43, b"?")]):
         log = LogStream(address, base="b", server_id=7, gtids="", position=1, on_news=lambda: None)
         with pytest.raises(MalformedLog, match="of kind"):
-            log._read(Sent(FORMAT, *events), Place("b", 1, 4), "", 0)
+            log._read(Sent(FORMAT, *events), Place("b", 1, 4), 0)
 
 
 UUID_OF_MYSQL = "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -362,14 +367,46 @@ def test_distributed_transactions_of_mysql(monkeypatch, one_phase, large):
     )  # fmt: skip
     first, second = log.peek(99)
     assert [type(event) for event in first.events] == [Statement if one_phase and not large else Halt]
-    assert second.events == []
+    # What a server commits that was prepared before, of that nobody can tell which tables it has changed.
+    assert [event.tables for event in second.events] == [None if one_phase and not large else frozenset()]
 
 
 def test_what_mysql_says_is_missing_is_not_passed_over():
-    for kind, message in ((binlog.ANONYMOUS, "gtid_mode"), (binlog.INCIDENT, "incident")):
+    incident = (binlog.INCIDENT, bytes(30))
+    for events, message in (
+        ([(binlog.ANONYMOUS, bytes(30))], "gtid_mode"), ([incident], "incident"), ([of_mysql(1), incident], "incident"),
+    ):  # fmt: skip
         with pytest.raises(SourceRefused) as caught:
-            arrived(FORMAT, (kind, bytes(30)), server="9.7.4")
+            arrived(FORMAT, *events, server="9.7.4")
         assert message in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_file_of_mysql_is_passed_with_what_was_before_it():
+    """Who goes on from its begin would not know what was before."""
+    rotated = (binlog.ROTATE, struct.pack("<Q", 4) + b"bin.000002")
+    log = arrived(FORMAT, of_mysql(1), said("TRUNCATE t"), rotated, server="9.7.4")
+    assert log._reached < Place("bin", 2, 4).number
+
+
+def test_marks_of_an_earlier_connection_are_passed_one_by_one():
+    address = Address(host="nowhere", port=1, user="u", database="d")
+    log = LogStream(address, base="bin", server_id=7, gtids="0-1-1", position=100, on_news=lambda: None)
+    for number in range(2, 6):
+        log._mark(100 + number, Gtid("0", 1, number))
+    log._remember_marks()
+    log._mark(103, Gtid("0", 1, 3))
+    assert [at for at, _ in log._marks] == [103] and [at for at, _ in log._remembered] == [104, 105]
+
+
+def test_a_table_map_that_is_not_understood_is_no_matter_to_others():
+    """One column, a number; of collations there are some that no column can have."""
+    found = binlog.relation(b"\x01d\0" + b"\x01t\0" + b"\x01\x03" + b"\0" + b"\0" + b"\x02\x03\x2d\x05\x09")
+    assert (found.schema, found.name, found.named) == ("d", "t", False)
+
+
+def test_a_server_that_writes_no_log_any_more_says_so():
+    with pytest.raises(SourceRefused, match="writes no binary log"):
+        flavor_of("9.7.4").end(lambda question: [])
 
 
 def test_what_a_server_has_lost_is_not_remembered():
@@ -381,11 +418,11 @@ def test_what_a_server_has_lost_is_not_remembered():
         one = transaction()
         one.gtid = Gtid("0", 1, sequence, False, False)
         one.piece.commit = end - 10
-        log._finish(one, end, MariaDbGtids({}))
+        log._finish(one, end)
 
     read(110, 2)
     read(120, 3)
-    log._read_to = 100  # another connection, from there
+    log._remember_marks()  # another connection, from the begin
     read(110, 2)
     assert log.gtids_at(125) == "0-1-3"  # it may come yet
     log._advance(200)
@@ -402,10 +439,10 @@ def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():
         one = transaction()
         one.gtid = Gtid("0", 1, sequence, False, False)
         one.piece.commit = 100 + 10 * (sequence - 2)
-        log._finish(one, one.piece.commit + 10, MariaDbGtids({}))
+        log._finish(one, one.piece.commit + 10)
     assert [log.gtids_at(at) for at in (119, 120, 130, 99)] == ["0-1-2", "0-1-3", "0-1-4", "0-1-1"]
     log.take(log.peek(1)[:1])
-    assert log.known_at(130) == {"gtids": "0-1-4"} and log.gtids_at(log.taken) == "0-1-2" and len(log._marks) == 3
+    assert log.known_at(130) == {"gtids": "0-1-4"} and log.gtids_at(log.taken) == "0-1-2" and len(log._marks) == 2
 
 
 # --- types ------------------------------------------------------------------------------------------------------

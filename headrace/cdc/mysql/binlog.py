@@ -47,7 +47,7 @@ _IGNORABLE = 0x80
 """A flag of an event's header: who does not know the kind may go on without it"""
 
 NUMERIC = {1, 2, 3, 4, 5, 8, 9, 13, 246}
-CHARACTER = {15, 252, 253, 254}
+CHARACTER = {15, 242, 252, 253, 254}
 ENUM, SET, STRING = 247, 248, 254
 _METADATA_BYTES = {
     4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 242: 1, 245: 1, 246: 2, 247: 2, 248: 2, 252: 1,
@@ -376,7 +376,24 @@ def relation(data: bytes) -> LogRelation:
     kinds = list(data[at : at + count])
     size, at = length(data, at + count)
     lengths = _lengths(kinds, data[at : at + size])
-    fields = _fields(data, at + size + (count + 7) // 8)
+    try:
+        columns, key = _described(kinds, lengths, _fields(data, at + size + (count + 7) // 8))
+    except (IndexError, ValueError, MalformedLog):
+        # Most tables are nobody's. Of one that is followed it is said that the log does not name its columns.
+        columns, key = _described(kinds, lengths, {})
+    return LogRelation(
+        schema=data[1:schema_end].decode(),
+        name=data[name_at:name_end].decode(),
+        columns=columns,
+        named=bool(columns) and all(column.name for column in columns),
+        key=key,
+    )
+
+
+def _described(
+    kinds: list[int], lengths: list[int], fields: dict[int, bytes]
+) -> tuple[tuple[LogColumn, ...], tuple[str, ...]]:
+    """The columns with what the log says of them, and the names of the primary key."""
     names = [part.decode() for part in _texts(fields.get(4, b""))]
     unsigned = _unsigned(kinds, fields.get(1, b""))
     collations = _collations(kinds, fields, 2, 3, CHARACTER) | _collations(kinds, fields, 10, 11, {ENUM, SET})
@@ -392,13 +409,7 @@ def relation(data: bytes) -> LogRelation:
         )
         for number, kind in enumerate(kinds)
     )
-    return LogRelation(
-        schema=data[1:schema_end].decode(),
-        name=data[name_at:name_end].decode(),
-        columns=columns,
-        named=bool(names) and len(names) == count,
-        key=tuple(columns[number].name for number in _numbers(fields.get(8, b""))),
-    )
+    return columns, tuple(columns[number].name for number in _numbers(fields.get(8, b"")))
 
 
 def _lengths(kinds: list[int], metadata: bytes) -> list[int]:

@@ -84,9 +84,16 @@ class Mysql(Database):
         return [(table, f"{table.full_name} was dropped or renamed ({AGAIN})") for table in control.gone(tables)]
 
     def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
-        """Only whether there are more: what happens to those that we know is in the log."""
+        """Only whether there are more: what happens to those that we know is in the log. But foreign keys may act on
+        rows in silence, since a restart."""
         stored = control.stored_columns(tables)
-        return {table: not stored[table] <= {column.name for column in table.columns} for table in tables}
+        found: dict[SourceTable, SchemaChanged | bool] = {
+            table: not stored[table] <= {column.name for column in table.columns} for table in tables
+        }
+        return found | {
+            table: SchemaChanged(f"{table.full_name}: its foreign keys change rows, and the log does not say so now")
+            for table in control.not_logged(tables)
+        }
 
     def hold(self, address: Address) -> Hold:
         return Window(address)

@@ -17,7 +17,7 @@ from headrace.cdc.mysql.tables import SourceTable
 TRUNCATED = "TRUNCATE"
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|--[ \t\n][^\n]*|\#[^\n]*|/\*(?![!M])(?:.|\n)*?\*/|/\*M?!\d*|\*/)
+    r"""(?P<space>\s+|--[ \t\n][^\n]*|\#[^\n]*|/\*(?!M?!)(?:.|\n)*?\*/|/\*M?!\d*|\*/)
     |`(?P<back>(?:[^`]|``)*)`
     |"(?P<double>(?:[^"\\]|""|\\.)*)"
     |'(?P<single>(?:[^'\\]|''|\\.)*)'
@@ -37,6 +37,7 @@ _HARMLESS_OPTIONS = {
     "PACK_KEYS", "PAGE_CHECKSUM", "TRANSACTIONAL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "PAGE_COMPRESSED", "NOWAIT",
     "WAIT", "WITH", "WITHOUT", "DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "COMPRESSION", "TABLESPACE",
     "AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE",
+    "SECONDARY_LOAD", "SECONDARY_UNLOAD",
 }  # fmt: skip
 """Of a table; DEFAULT CHARACTER SET is that of columns to come"""
 
@@ -110,6 +111,8 @@ def effect(sql: str, schema: str, table: SourceTable, *, doubtful: bool = False)
         return "its database was dropped" if table.is_called(gone, table.name) else None
     if not named:
         return None
+    if not first.isalpha():
+        return "a statement names it that cannot be read"
     if first == "DROP":
         return "it was dropped" if words[1:2] in (["TABLE"], ["TABLES"]) else None
     if first == "RENAME":
@@ -208,7 +211,7 @@ def _clause(clause: list[Token], followed: set[str]) -> str | None:
         if second in ("INDEX", "KEY"):
             return None
         return _touches(clause[2:], followed) if second == "COLUMN" else "it was renamed"
-    if first == "ENGINE":
+    if "ENGINE" in words and (first == "ENGINE" or first in _HARMLESS_OPTIONS):  # options may follow each other
         return None if "INNODB" in (token.text.upper() for token in clause) else "it has another engine now"
     if words[:2] == ["WITH", "SYSTEM"]:
         return "ALTER TABLE has made it system-versioned"

@@ -114,7 +114,8 @@ def _opaque(kind: int, data: bytes) -> str:
         return _plain(decimal_text(data[0], data[1], data[2:]))
     if kind in (_DATE, _TIME, *_DATETIMES):
         return f'"{_moment(kind, int.from_bytes(data[:8], "little", signed=True))}"'
-    return f'"base64:type{kind}:{base64.b64encode(data).decode()}"'
+    # Broken into lines, as the server does.
+    return f'"base64:type{kind}:{base64.encodebytes(data).decode().strip()}"'.replace("\n", "\\n")
 
 
 def _moment(kind: int, packed: int) -> str:

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from headrace.cdc.mysql.gtids import Gtids, MariaDbGtids, MysqlGtids, owned
-from headrace.cdc.mysql.positions import Place
+from headrace.cdc.mysql.positions import Place, Snapshot
 from headrace.cdc.problems import SourceRefused
 
 Ask = Callable[[str], list[tuple[str | None, ...]]]
 """A short question to the server: its answer's rows"""
 
-VISIBLE_SECONDS, PATIENCE_SECONDS, POLL_SECONDS = 60, 0.02, 0.002
-"""For so long is waited until what is in the log can be seen: if nothing can yet, and if something can; how often is
-asked"""
+VISIBLE_SECONDS, POLL_SECONDS = 60, 0.01
+"""For so long is waited until what is in the log can be seen; how often is asked"""
 
 NEW_UUID = (10, 11, 5)
 """From here on MariaDB's log says by itself how a UUID is stored."""
@@ -51,6 +50,9 @@ class Flavor(ABC):
     writes_transactions_whole: ClassVar[bool]
     """Whether nobody ever reads the beginning of a transaction of which the log has no end"""
 
+    files_list_what_was_before: ClassVar[bool]
+    """Whether each file of the log begins with the transactions of all before it, in a way that is understood here"""
+
     def __init__(self, version: tuple[int, ...]):
         self.version = version
 
@@ -67,9 +69,12 @@ class Flavor(ABC):
     def parse(self, gtids: str) -> Gtids: ...
 
     @abstractmethod
+    def snapshot(self, ask: Ask) -> Snapshot:
+        """Which transactions can be seen."""
+
+    @abstractmethod
     def visible(self, ask: Ask) -> Place:
-        """A place of the log: all that lies before it can be seen. It is close to the end, and on one connection it
-        never goes back."""
+        """A place of the log: all that lies before it can be seen."""
 
     @abstractmethod
     def end(self, ask: Ask) -> Place:
@@ -106,7 +111,7 @@ class MariaDb(Flavor):
     settings = "tx_isolation = 'REPEATABLE-READ', max_statement_time = 0"
     log_settings = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
     right = "BINLOG MONITOR"
-    writes_transactions_whole = False
+    writes_transactions_whole = files_list_what_was_before = False
 
     def parse(self, gtids: str) -> MariaDbGtids:
         return MariaDbGtids.parse(gtids)
@@ -117,6 +122,9 @@ class MariaDb(Flavor):
         status = {str(name).lower(): str(value) for name, value in ask("SHOW STATUS LIKE 'binlog_snapshot_%'")}
         ask("COMMIT")
         return Place.parse(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+
+    def snapshot(self, ask: Ask) -> Snapshot:
+        return Snapshot(self.visible(ask).number)
 
     def end(self, ask: Ask) -> Place:
         return self.visible(ask)
@@ -161,14 +169,7 @@ class Mysql(Flavor):
         "binlog_row_value_options": "", "gtid_mode": "ON",
     }  # fmt: skip
     right = "REPLICATION CLIENT"
-    writes_transactions_whole = True
-
-    def __init__(self, version: tuple[int, ...]):
-        super().__init__(version)
-        self._visible: Place | None = None
-        """What was found last"""
-        self._awaited: tuple[Place, MysqlGtids] | None = None
-        """The log's end at some time since, and whose commits were under way then"""
+    writes_transactions_whole = files_list_what_was_before = True
 
     @property
     def status(self) -> str:
@@ -178,29 +179,26 @@ class Mysql(Flavor):
         return MysqlGtids.parse(gtids)
 
     def end(self, ask: Ask) -> Place:
-        name, offset = ask(self.status)[0][:2]
-        return Place.parse(str(name), int(str(offset)))
+        found = ask(self.status)
+        if not found:
+            raise SourceRefused(f"{self.name} writes no binary log", hint="start it with log_bin and a server_id")
+        return Place.parse(str(found[0][0]), int(str(found[0][1])))
+
+    def snapshot(self, ask: Ask) -> Snapshot:
+        """A transaction is given its number before it is in the log, and its connection owns this number until a SELECT
+        can see what it did. So whatever is in the log, and cannot be seen, is owned by somebody afterwards."""
+        end = self.end(ask)
+        return Snapshot(end.number, _owned(ask))
 
     def visible(self, ask: Ask) -> Place:
-        """A transaction is given its number before it is in the log, and its connection owns this number until a SELECT
-        can see what it did. So all of the log can be seen once nobody owns a number any more that was owned after its
-        end was asked for."""
+        """The log's end, once nobody owns a number any more that was owned then."""
         begun = time.monotonic()
+        end = self.end(ask)
+        under_way = _owned(ask)
         while True:
-            if self._awaited is None:
-                end = self.end(ask)
-                self._awaited = end, _owned(ask)
-                under_way = self._awaited[1]
-            else:
-                end, before = self._awaited
-                under_way = before.without(before.without(_owned(ask)))
             if not under_way:
-                self._visible, self._awaited = end, None
                 return end
-            waited = time.monotonic() - begun
-            if self._visible is not None and waited > PATIENCE_SECONDS:
-                return self._visible
-            if waited > VISIBLE_SECONDS:
+            if time.monotonic() - begun > VISIBLE_SECONDS:
                 raise SourceRefused(
                     f"{self.name} has transactions that have had their numbers for a minute, and are not committed:"
                     f" {under_way}",
@@ -208,6 +206,7 @@ class Mysql(Flavor):
                     " wait for a replica; it is tried again",
                 )
             time.sleep(POLL_SECONDS)
+            under_way = under_way.without(under_way.without(_owned(ask)))
 
     def start(self, ask: Ask) -> tuple[Place, str]:
         known = _executed(ask)  # before the place is asked for: they are in the log before it

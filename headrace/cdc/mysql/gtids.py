@@ -94,6 +94,9 @@ class MysqlGtids:
                 merged.append((begin, end))
         self._ranges[source] = merged
 
+    def __contains__(self, gtid: Gtid) -> bool:
+        return any(first <= gtid.number <= last for first, last in self._ranges.get(gtid.source, ()))
+
     def __le__(self, other: MysqlGtids) -> bool:
         return all(
             any(begin <= first and last <= end for begin, end in other._ranges.get(source, ()))

@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from headrace.cdc.mysql.gtids import Gtid, MysqlGtids
 from headrace.cdc.problems import MalformedLog
 
 _SHIFT = 48
@@ -51,16 +53,25 @@ def file_after(name: str) -> str:
     return Place(place.base, place.file + 1, 0).name
 
 
+class Begun(NamedTuple):
+    """A transaction, as the log knows it."""
+
+    place: int
+    """Where it begins"""
+    gtid: Gtid
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """A place of the log: all that ends at or before it can be seen.
+    """Which transactions can be seen: those that begin before a place of the log and whose numbers nobody owns.
 
-    How servers say which place that is differs (:mod:`headrace.cdc.mysql.flavors`). The log's end may be another: a
-    transaction is in the log, and sent to replicas, before a SELECT can see it.
+    How servers say that differs (:mod:`headrace.cdc.mysql.flavors`). The log's end alone would not do: a transaction is
+    in the log, and sent to replicas, before a SELECT can see it.
     """
 
     position: int
+    owned: MysqlGtids = field(default_factory=lambda: MysqlGtids({}))
 
-    def sees(self, begin: int) -> bool:
-        """Whether a transaction that begins there can be seen. Between its begin and its end no such place can lie."""
-        return begin < self.position
+    def sees(self, transaction: Begun) -> bool:
+        """Whether it can be seen. Between the begin and the end of a transaction no such place can lie."""
+        return transaction.place < self.position and transaction.gtid not in self.owned

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.cdc.changelog import Key
 from headrace.cdc.database import Hold, SplitReader
-from headrace.cdc.mysql.positions import Snapshot
+from headrace.cdc.mysql.positions import Begun, Snapshot
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.tables import SourceTable
@@ -67,7 +67,7 @@ class Window(Hold):
         finally:
             control.close()
 
-    def sees(self, transaction: int) -> bool:
+    def sees(self, transaction: Begun) -> bool:
         return self._begin.sees(transaction)
 
     def reader(self) -> SelectRange:

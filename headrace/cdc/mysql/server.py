@@ -83,7 +83,7 @@ class Control:
         return between - first.offset + last.offset
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.visible().number)
+        return self.flavor.snapshot(self.rows)
 
     def start(self) -> tuple[Place, str]:
         """Where following may begin, and transactions that the log has before."""
@@ -115,6 +115,7 @@ class Control:
                 hint=f"it was reset, lost in a crash, or this is another server; {ALL_AGAIN}",
             )
         self.check_log_settings()
+        self._check_replica()
 
     def files(self) -> dict[str, int]:
         """Of the log: their sizes."""
@@ -233,6 +234,13 @@ class Control:
             logs_cascades=logs_cascades,
         )  # fmt: skip
 
+    def not_logged(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
+        """Those with foreign keys that change their rows, which the server has stopped to log."""
+        doubtful = [table for table in tables if table.logs_cascades]
+        if not doubtful or self.flavor.logs_cascades(self.rows):
+            return []
+        return [table for table in doubtful if _cascading(str(self.rows(f"SHOW CREATE TABLE {table.full_name}")[0][1]))]
+
     def row_bytes(self, table: SourceTable) -> int:
         """Of a row, on average, as the server's statistics say."""
         found = self.rows(
@@ -338,14 +346,21 @@ def _values(shown: str) -> tuple[str, ...]:
     )
 
 
-def _refuse_cascades(shown: str, definition: str, server: str) -> None:
-    """What a foreign key does to rows by itself is done below the log, and is not in it."""
+def _cascading(definition: str) -> str | None:
+    """The foreign key of a table that changes its rows, if there is one."""
     for line in definition.splitlines():
         if "FOREIGN KEY" in line and re.search(r"\sON (DELETE|UPDATE) (CASCADE|SET NULL|SET DEFAULT)", line):
-            raise Unsupported(
-                f"table {shown} has a foreign key that changes its rows: {line.strip().rstrip(',')}",
-                hint=f"such changes are not in {server}'s log; make it RESTRICT, or change the rows in a trigger",
-            )
+            return line.strip().rstrip(",")
+    return None
+
+
+def _refuse_cascades(shown: str, definition: str, server: str) -> None:
+    """What a foreign key does to rows by itself is done below the log, and is not in it."""
+    if line := _cascading(definition):
+        raise Unsupported(
+            f"table {shown} has a foreign key that changes its rows: {line}",
+            hint=f"such changes are not in {server}'s log; make it RESTRICT, or change the rows in a trigger",
+        )
 
 
 def text(value: str) -> str:

@@ -25,7 +25,7 @@ _SETTINGS = (
 """No character set for results: texts come as they are stored. No mode: '0000-00-00' is a value like others."""
 
 _QUERY = 3
-_LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
+_LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 4031, 2003, 2006, 2013, 2014}
 """Numbers of errors that say that the connection is gone, or goes"""
 
 _CANNOT = "cannot connect to MySQL or MariaDB at"

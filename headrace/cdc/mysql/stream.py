@@ -8,10 +8,11 @@ the server gives transactions.
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,8 +20,8 @@ from headrace.cdc.changelog import Change, Piece, Truncate
 from headrace.cdc.mysql import binlog
 from headrace.cdc.mysql.binlog import Header, Tables
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
-from headrace.cdc.mysql.gtids import Gtid, Gtids, MysqlGtids
-from headrace.cdc.mysql.positions import Place
+from headrace.cdc.mysql.gtids import Gtid, Gtids, MariaDbGtids, MysqlGtids
+from headrace.cdc.mysql.positions import Begun, Place
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address, Session
 from headrace.cdc.mysql.tables import SourceTable
@@ -40,6 +41,9 @@ PIECE_BYTES = 8 << 20
 
 ROW_BYTES = 50
 """About what a change takes in the log: events have several"""
+
+PREPARED = 1_000
+"""Distributed transactions that are kept in mind; of one that is not, any table may be concerned"""
 
 HEARTBEAT_SECONDS = 5
 """How often a server that has nothing to say says so"""
@@ -74,7 +78,8 @@ class Statement(NamedTuple):
 class Halt(NamedTuple):
     """Something in the log that cannot be followed, of some tables."""
 
-    tables: frozenset[tuple[str, str]]
+    tables: frozenset[tuple[str, str]] | None
+    """None: of which ones is not known"""
     reason: str
 
     @property
@@ -82,12 +87,13 @@ class Halt(NamedTuple):
         return None
 
     def changes(self, table: SourceTable) -> list[Change | Truncate]:
-        if any(table.is_called(*name) for name in self.tables):
+        if self.tables is None or any(table.is_called(*name) for name in self.tables):
             raise TableStopped(f"{table.full_name}: {self.reason}", hint=AGAIN)
         return []
 
 
 XA = "a distributed transaction (XA) has written to it, of which the log does not say in time whether it is committed"
+COMMITTED_XA = "a distributed transaction (XA) was committed whose changes were in the log before"
 UNDONE = "a very large transaction has taken back a part of what it wrote"
 PARTIAL = "the log has only what changed within a value (binlog_row_value_options)"
 
@@ -114,6 +120,8 @@ class Transaction:
     """Whether it may turn out at its end that it is only prepared"""
     prepared: bool = field(init=False)
     """Whether it is, and of what it does nothing is taken"""
+    xa: str = ""
+    """What it is called, if it is distributed"""
 
     def __post_init__(self) -> None:
         self.standalone, self.prepared = self.gtid.standalone, self.gtid.prepared
@@ -144,7 +152,7 @@ class Transaction:
         """What has arrived so far, as a piece; the rest becomes another."""
         done, first = self.piece, self.piece.first + len(self.piece.events)
         done.final = False
-        self.piece = _begun(done.commit, done.committed_at, first)
+        self.piece = _begun(done.commit, done.committed_at, first, self.gtid)
         self.size, self.handed_over = 0, True
         return done
 
@@ -164,10 +172,14 @@ class LogStream(LogFeed):
     ):
         super().__init__(str(address), position=position, skip=skip, on_news=on_news)
         self._address, self._base, self._server_id, self._server_uuid = address, base, server_id, server_uuid
-        self._marks: deque[tuple[int, str]] = deque([(position, gtids)])
-        """Which transactions the log has before a position: of those since the oldest that may be asked for"""
-        self._read_to = position
-        """On the connection that there is"""
+        self._known_at_start = gtids
+        """Which transactions the log has before what was taken"""
+        self._marks: deque[tuple[int, Gtid | MysqlGtids]] = deque()
+        """Transactions behind it, by where they end, that have been read on the connection that there is"""
+        self._remembered: deque[tuple[int, Gtid | MysqlGtids]] = deque()
+        """Those behind them, which were read on earlier ones"""
+        self._prepared: dict[str, frozenset[tuple[str, str]]] = {}
+        """Distributed transactions that are not committed yet, as far as they were seen: the tables that they touch"""
         self._session: Session | None = None
 
     def stop(self) -> None:
@@ -185,20 +197,39 @@ class LogStream(LogFeed):
     def gtids_at(self, position: int) -> str:
         """What the log has before a position that has been reached, and that lies not before what was taken."""
         with self._lock:
-            while len(self._marks) > 1 and self._marks[1][0] <= self._taken[0]:
-                self._marks.popleft()
-            found = self._marks[0][1]
-            for mark, gtids in self._marks:
-                if mark > position:
-                    break
-                found = gtids
-            return found
+            taken = []
+            for marks in (self._marks, self._remembered):
+                while marks and marks[0][0] <= self._taken[0]:
+                    taken.append(marks.popleft())
+            self._known_at_start = self._with(taken)
+            behind = itertools.chain(self._marks, self._remembered)
+            return self._with(itertools.takewhile(lambda each: each[0] <= position, behind))
+
+    def _remember_marks(self) -> None:
+        """What was known is not forgotten when a connection is lost, because it may be taken meanwhile."""
+        with self._lock:
+            self._remembered.extendleft(reversed(self._marks))
+            self._marks.clear()
+
+    def _with(self, marks: Iterable[tuple[int, Gtid | MysqlGtids]]) -> str:
+        """What is known, and more."""
+        found: Gtids | None = None
+        for _, more in marks:
+            if found is None:
+                mariadb = isinstance(more, Gtid) and more.source.isdigit()
+                found = (MariaDbGtids if mariadb else MysqlGtids).parse(self._known_at_start)
+            if isinstance(more, Gtid):
+                found.add(more)
+            elif isinstance(found, MysqlGtids):
+                found.update(more)
+        return self._known_at_start if found is None else str(found)
 
     # --- the thread --------------------------------------------------------------------------------------------
 
     def _stream(self) -> None:
         start, skip = self._begin_anew()
-        gtids, self._read_to = self.gtids_at(start), start
+        gtids = self.gtids_at(start)
+        self._remember_marks()
         place = Place.of(self._base, start)
         self._check_log(place, gtids)
         self._session = session = self._address.session(read_timeout=SILENCE_SECONDS)
@@ -206,7 +237,7 @@ class LogStream(LogFeed):
             with session.errors():
                 begin_dump(session, place, self._server_id)
                 self.error = None
-                self._read(session, place, gtids, skip)
+                self._read(session, place, skip)
         finally:
             self._session = None
             session.close()
@@ -218,8 +249,8 @@ class LogStream(LogFeed):
         finally:
             control.close()
 
-    def _read(self, session: Session, place: Place, gtids: str, skip: int) -> None:
-        tables, state = Tables(), session.flavor.parse(gtids)
+    def _read(self, session: Session, place: Place, skip: int) -> None:
+        tables, lists_before = Tables(), session.flavor.files_list_what_was_before
         begin, at = place.number, place if place.offset < _WRAP else Place(place.base, place.file, 4)
         open_one: Transaction | None = None
         checksum = 0
@@ -232,7 +263,8 @@ class LogStream(LogFeed):
             if head.kind == binlog.ROTATE:
                 name, offset = binlog.rotate(body)
                 at = Place.parse(name, offset)
-                if open_one is None and at.number > begin:
+                # MySQL says only in the new file what was before it, and must be asked for that again.
+                if open_one is None and at.number > begin and not lists_before:
                     self._advance(at.number)
                 continue
             if head.next == 0 or head.kind in binlog.HEARTBEATS:
@@ -245,26 +277,26 @@ class LogStream(LogFeed):
             if head.kind in binlog.GTIDS:
                 tables.forget()
                 open_one = Transaction(
-                    piece=_begun(before.number, head.at * 1_000_000, skip), gtid=binlog.gtid(head, body), skip=skip
+                    piece=_begun(before.number, head.at * 1_000_000, skip, binlog.gtid(head, body)),
+                    gtid=binlog.gtid(head, body),
+                    skip=skip,
                 )
                 continue
             if open_one is None:
                 if head.kind == binlog.INCIDENT:
-                    raise SourceRefused(
-                        f"the server says at {before} that its log lacks something (an incident)", hint=ALL_AGAIN
-                    )
+                    raise _incident()
                 if not binlog.ignorable(head) and head.kind not in (binlog.FORMAT, binlog.PREVIOUS_GTIDS):
                     raise MalformedLog(f"the log has an event of kind {head.kind} at {before}, in no transaction")
-                if head.kind == binlog.PREVIOUS_GTIDS and isinstance(state, MysqlGtids):
-                    state.update(binlog.previous_gtids(body))
-                    self._advance(at.number, str(state))
+                if head.kind == binlog.PREVIOUS_GTIDS:
+                    self._advance(at.number, binlog.previous_gtids(body))
                     continue
-                self._advance(at.number)
+                if head.kind != binlog.FORMAT or not lists_before:
+                    self._advance(at.number)
                 continue
             if self._ends(open_one, tables, head, body):
                 if open_one.without_end:
                     raise MalformedLog(f"a transaction that should have none has an end at {at}; it is read again")
-                self._finish(open_one, at.number, state)
+                self._finish(open_one, at.number)
                 open_one, skip = None, 0
 
     def _has_room(self) -> bool:
@@ -296,25 +328,21 @@ class LogStream(LogFeed):
         else:
             transaction.cut_off()
 
-    def _advance(self, position: int, gtids: str | None = None) -> None:
+    def _advance(self, position: int, gtids: MysqlGtids | None = None) -> None:
         with self._lock:
             self._mark(position, gtids)
         super()._advance(position)
 
-    def _mark(self, position: int, gtids: str | None) -> None:
-        """The log is read up to a position; the transactions before it, if one ends there.
+    def _mark(self, position: int, known: Gtid | MysqlGtids | None) -> None:
+        """The log is read up to a position; what is before it, if something ends there.
 
-        What was known is not forgotten when a connection is lost, because it may be taken meanwhile. But it may not
-        come again: a server that crashed can have lost what nobody has taken.
+        What was read on an earlier connection may not come again: a server that crashed can have lost what nobody has
+        taken.
         """
-        if self._marks[-1][0] > self._read_to:
-            kept = [mark for mark in self._marks if not self._read_to < mark[0] <= position]
-            after = [mark for mark in kept if mark[0] > position]
-            before = kept[: len(kept) - len(after)]
-            self._marks = deque([*before, *([] if gtids is None else [(position, gtids)]), *after])
-        elif gtids is not None:
-            self._marks.append((position, gtids))
-        self._read_to = max(self._read_to, position)
+        while self._remembered and self._remembered[0][0] <= position:
+            self._remembered.popleft()
+        if known is not None:
+            self._marks.append((position, known))
 
     def _is_whole(self, transaction: Transaction) -> bool:
         """Whether the log has the end of a transaction, too. The last one of a file that a crash has ended may have
@@ -351,7 +379,12 @@ class LogStream(LogFeed):
         elif head.kind == binlog.XA_PREPARE:
             if transaction.prepared or (transaction.distributed and not binlog.in_one_phase(body)):
                 transaction.halt()
+                self._prepared[transaction.xa] = frozenset(transaction.touched)
+                if len(self._prepared) > PREPARED:
+                    self._prepared.pop(next(iter(self._prepared)))
             return True
+        elif head.kind == binlog.INCIDENT:
+            raise _incident()
         elif head.kind == binlog.XID:
             return True
         elif not binlog.ignorable(head):
@@ -374,16 +407,30 @@ class LogStream(LogFeed):
             return name is None
         if first == "SAVEPOINT":
             transaction.savepoints[_savepoint(query.text)] = len(transaction.piece.events)
-        elif first not in ("XA", "RELEASE"):
+        elif first == "XA":
+            self._distributed(transaction, second, words[2] if len(words) > 2 else "")
+        elif first != "RELEASE":
             transaction.add(Statement(*query), len(query.text))
         return transaction.standalone
 
-    def _finish(self, transaction: Transaction, position: int, state: Gtids) -> None:
-        state.add(transaction.gtid)
+    def _distributed(self, transaction: Transaction, what: str, name: str) -> None:
+        """XA. A table that was read since it was prepared has not its rows, and they do not come again."""
+        if what in ("START", "END"):
+            transaction.xa = name
+        elif what == "COMMIT":
+            transaction.add(Halt(self._prepared.pop(name, None), COMMITTED_XA), 0)
+        elif what == "ROLLBACK":
+            self._prepared.pop(name, None)
+
+    def _finish(self, transaction: Transaction, position: int) -> None:
         transaction.piece.position = position
         with self._lock:
-            self._mark(position, str(state))
+            self._mark(position, transaction.gtid)
         self._arrived(transaction.piece, transaction.size)
+
+
+def _incident() -> SourceRefused:
+    return SourceRefused("the server says that its log lacks something (an incident)", hint=ALL_AGAIN)
 
 
 def _given_up(transaction: Transaction, at: Place) -> None:
@@ -420,9 +467,9 @@ def _event(packet: bytes) -> bytes:
     raise SourceUnreachable("the server has ended the connection on which its log is read")
 
 
-def _begun(begin: int, committed_at: int, first: int) -> Piece:
+def _begun(begin: int, committed_at: int, first: int, gtid: Gtid) -> Piece:
     """A piece of which the rest is still to come."""
-    return Piece(xid=begin, position=0, committed_at=committed_at, commit=begin, first=first)
+    return Piece(xid=Begun(begin, gtid), position=0, committed_at=committed_at, commit=begin, first=first)
 
 
 def _widened(low: int, near: int) -> int:

@@ -78,14 +78,15 @@ class SourceType:
 # --- character sets ---------------------------------------------------------------------------------------------
 
 _CODECS = {
-    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "ascii": "ascii", "latin2": "iso8859-2", "latin5": "iso8859-9",
+    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii", "latin2": "iso8859-2",
+    "latin5": "iso8859-9",
     "latin7": "iso8859-13", "cp850": "cp850", "cp852": "cp852", "cp1250": "cp1250", "cp1251": "cp1251",
     "koi8r": "koi8-r", "macce": "mac-latin2", "macroman": "mac-roman", "ucs2": "utf-16-be", "utf16": "utf-16-be",
     "utf16le": "utf-16-le", "utf32": "utf-32-be",
 }  # fmt: skip
 """Those where Python and the server agree on every byte, so that a text has the same bytes again when it goes back"""
 
-_UTF8 = ("utf8mb4", "utf8mb3")
+_UTF8 = ("utf8mb4", "utf8mb3", "utf8")  # the last is how older servers call the second
 _UNDEFINED = {0x81: "\x81", 0x8D: "\x8d", 0x8F: "\x8f", 0x90: "\x90", 0x9D: "\x9d"}
 _LATIN1 = "".join(_UNDEFINED.get(byte) or bytes([byte]).decode("cp1252") for byte in range(256))
 """The server's latin1 is Windows' cp1252, and has characters for the five bytes that this leaves out."""

@@ -37,6 +37,8 @@ class Postgres(Database):
     def __init__(self) -> None:
         self._partitions: dict[str, dict[str, int]] = {}
         """As of when tables were looked at last: see :class:`SourceState`"""
+        self._looked_away = True
+        """Whether that was before a restart"""
 
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
@@ -48,7 +50,7 @@ class Postgres(Database):
         return Control(address)
 
     def feed(self, state: SourceState, address: Address, on_news: Callable[[], None]) -> LogStream:
-        self._partitions = state.partitions
+        self._partitions, self._looked_away = state.partitions, True
         return LogStream(
             address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
             on_news=on_news,
@@ -142,13 +144,15 @@ class Postgres(Database):
                 check_numbers(table, {column.name: number for number, column in now.items()})
                 check_labels(table, labels.get(oid, {}))
                 check_rewritten(table, *rewritten.get(oid, (0, set())))
-                check_partitions(table, self._partitions.get(str(oid), {}), partitions.get(oid, {}))
+                parts = partitions.get(oid, {})
+                check_partitions(table, self._partitions.get(str(oid)), parts, looked_away=self._looked_away)
                 found[table] = bool(grown_columns(table, [*now.values()]))
             except SchemaChanged as error:
                 found[table] = error
         self._partitions = {
             str(oid): {str(part): file for part, (file, _) in parts.items()} for oid, parts in partitions.items()
         }
+        self._looked_away = False
         return found
 
     def looked_at(self) -> dict[str, Any]:

@@ -177,8 +177,22 @@ def check_rewritten(table: SourceTable, file: int, columns: Collection[str]) -> 
         )
 
 
-def check_partitions(table: SourceTable, before: Mapping[str, int], now: Mapping[int, tuple[int, bool]]) -> None:
-    """The log says nothing of rows that go with a partition. If all of them are new, the table was truncated."""
+def check_partitions(
+    table: SourceTable, before: Mapping[str, int] | None, now: Mapping[int, tuple[int, bool]], *, looked_away: bool
+) -> None:
+    """The log says nothing of rows that go with a partition. If all of them are new, the table was truncated.
+
+    ``looked_away``: nobody looked for long, so that one that has been emptied may have rows again, and what has only
+    been written anew is not told from that. ``before`` None: nobody has looked since the table was created.
+    """
+    if now and (before is None or looked_away):
+        known = set(table.files) if before is None else {*before.values()}
+        gone = known - {file for file, _ in now.values()}
+        if gone and gone != known:
+            raise SchemaChanged(
+                f"a partition of {table.full_name} was dropped, detached, truncated or written anew", hint=AGAIN
+            )
+    before = before or {}
     there = {str(oid): found for oid, found in now.items()}
     if before.keys() - there.keys():
         raise SchemaChanged(f"a partition of {table.full_name} was dropped or detached", hint=AGAIN)

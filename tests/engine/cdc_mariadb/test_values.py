@@ -134,6 +134,7 @@ DOCUMENTS = (
     "CAST(1.10 AS JSON)", "CAST(-12345678901234567890.123456789 AS JSON)", "CAST(CAST('2024-02-29' AS DATE) AS JSON)",
     "CAST(CAST('-838:59:59.000001' AS TIME(6)) AS JSON)",
     "CAST(CAST('2024-02-29 12:34:56.789' AS DATETIME(3)) AS JSON)",
+    *(f"JSON_OBJECT('bytes', REPEAT(X'FE', {size}))" for size in (57, 58, 114, 115)),
     "JSON_OBJECT('bytes', X'00FF', 'n', 10 / 4, 'at', TIMESTAMP '0001-01-01 00:00:00')",
     "JSON_ARRAY(REPEAT('x', 70000), 1, JSON_OBJECT('k', REPEAT('é', 200)), 70000, -70000)",
     "JSON_OBJECT(REPEAT('k', 300), 1.5e0, 'a', CAST(2 AS UNSIGNED))", "NULL",
@@ -197,14 +198,21 @@ def test_values_without_a_counterpart_stop_their_table_and_can_be_had_as_text(db
 
 @servers("mysql")
 def test_types_of_mysql_that_cannot_be_followed_are_passed_over_by_the_log(db, mariadb, source):
-    mariadb.run("CREATE TABLE t (id INT PRIMARY KEY, g GEOMETRY, e VECTOR(3), v INT AS (id) VIRTUAL, n INT)")
-    db.sql("CREATE TABLE t (id INT, n INT) FROM my TABLE 't'; WAIT t")
+    mariadb.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, g GEOMETRY, e VECTOR(3), v INT AS (id) VIRTUAL, n INT,"
+        " s VARCHAR(9) CHARACTER SET latin1, u TEXT)",
+        "CREATE TABLE nobodys (id INT PRIMARY KEY, a VARCHAR(9), b VARCHAR(9), e VECTOR(3))",
+    )
+    db.sql("CREATE TABLE t (id INT, n INT, s VARCHAR, u VARCHAR) FROM my TABLE 't'; WAIT t")
     for name in "ge":
         with pytest.raises(Unsupported, match=f'column "{name}" is of type'):
             db.sql(f"CREATE TABLE u (id INT, {name} VARCHAR) FROM my TABLE 't'")
-    mariadb.run("INSERT INTO t (id, g, e, n) VALUES (1, POINT(1, 2), STRING_TO_VECTOR('[1,2,3]'), 7)")
+    mariadb.run(
+        "INSERT INTO nobodys VALUES (1, 'a', 'b', STRING_TO_VECTOR('[1,2,3]'))",
+        "INSERT INTO t (id, g, e, n, s, u) VALUES (1, POINT(1, 2), STRING_TO_VECTOR('[1,2,3]'), 7, 'ß', 'é')",
+    )
     caught_up(db, mariadb)
-    assert db.sql("SELECT * FROM t").rows() == [(1, 7)]
+    assert db.sql("SELECT * FROM t").rows() == [(1, 7, "ß", "é")]
 
 
 @servers("mariadb")
