@@ -190,7 +190,7 @@ def at_its_time(state: Manifest, relation: Relation, rows: DataFrame) -> DataFra
     operator = relation.operator
     if operator is None or operator.clock is None:
         return rows
-    return rows.where(spark_condition(operator, moments.time_of(state.offsets, operator)))
+    return rows.where(spark_condition(operator, moments.time_of(state.offsets, relation)))
 
 
 def _stored_rows(state: Manifest, relation: Relation) -> int:

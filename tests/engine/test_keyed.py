@@ -84,6 +84,23 @@ def test_a_row_that_a_view_cannot_have_is_refused(tables, query):
     check(tables, "v")
 
 
+def test_pairs_that_never_were_fail_nobody(db):
+    """Both rows of a pair change at once; the old one beside the new one would divide by zero."""
+    db.sql("CREATE TABLE p (id INT PRIMARY KEY, k INT, x INT, y INT)")
+    views = {
+        "shares": "SELECT sum(a.x / b.y) AS s FROM p AS a JOIN p AS b ON a.k = b.id",
+        "counted": "SELECT sum(a.x) AS s FROM p AS a JOIN p AS b ON a.k = b.id AND 100 / b.y > a.x",
+    }
+    for name, query in views.items():
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db.sql("INSERT INTO p VALUES (1, 2, 10, 1), (2, NULL, 0, 1)")
+    assert db.sql("SELECT shares.s, counted.s FROM shares, counted").rows() == [(10, 10)]
+    db.sql("UPDATE p SET k = NULL, y = 0")
+    assert db.sql("SELECT shares.s, counted.s FROM shares, counted").rows() == [(None, None)]
+    with pytest.raises(DataError, match="division by zero"):
+        db.sql("UPDATE p SET k = 2")
+
+
 def test_a_view_that_cannot_be_made_is_not(tables):
     tables.sql("INSERT INTO t VALUES (1, 2, 2)")
     with pytest.raises(HeadraceError, match="was not created"):
