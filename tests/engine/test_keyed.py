@@ -235,6 +235,19 @@ def test_rows_that_tie_come_in_the_order_of_their_key(tables):
     assert sorted(tables.sql("SELECT id FROM v").rows()) == [(2,), (3,)]
 
 
+def test_the_first_and_the_last_of_a_group(tables):
+    query = (
+        "SELECT k, first_value(x ORDER BY id) AS f, last_value(x ORDER BY x % 2, id DESC) FILTER (WHERE id > 1) AS l,"
+        " array_agg(x ORDER BY k) AS a FROM t GROUP BY k"
+    )
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    tables.sql("INSERT INTO t VALUES (2, 1, 9), (1, 1, NULL), (3, 1, 7), (4, 2, 4)")
+    assert tables.sql("SELECT * FROM v ORDER BY k").rows() == [(1, None, 9, [7, 9, None]), (2, 4, 4, [4])]
+    tables.sql("DELETE FROM t WHERE id < 3")
+    assert tables.sql("SELECT k, f, l FROM v ORDER BY k").rows() == [(1, 7, 7), (2, 4, 4)]
+    check(tables, "v")
+
+
 def test_an_aggregate_of_nothing_has_a_row(tables):
     tables.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(x) AS s FROM t")
     tables.sql("CREATE MATERIALIZED VIEW most AS SELECT max(x) AS m FROM t")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.errors import Unsupported
@@ -187,6 +188,25 @@ def test_the_ends_of_a_range_by_the_clock_stay_where_they_are(catalog):
     assert [each.split()[0] for each in pieces(between.format(""), catalog)].count("temporal") == 2
     with pytest.raises(Unsupported, match="changes by itself"):  # the lower end may be either of them
         pieces(between.format("SYMMETRIC"), catalog)
+
+
+@pytest.mark.parametrize(
+    ("call", "ties"),
+    [
+        ("first_value(s) OVER (PARTITION BY k ORDER BY x)", True),
+        ("sum(x) OVER (PARTITION BY k ORDER BY x ROWS 2 PRECEDING)", True),
+        ("nth_value(s, 2) OVER (PARTITION BY k ORDER BY x ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)", True),
+        # Here all rows that are equal are in the frame, whichever comes first.
+        ("sum(x) OVER (PARTITION BY k ORDER BY x)", False),
+        ("rank() OVER (PARTITION BY k ORDER BY x)", False),
+        ("sum(x) OVER (PARTITION BY k ORDER BY x RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)", False),
+    ],
+)
+def test_what_counts_rows_takes_those_that_tie_by_their_key(catalog, call, ties):
+    bound = bind_query(parse_query(f"SELECT {call} AS c FROM t"), catalog)
+    piece, _ = cut(bound, catalog, "v", bound.output)
+    (window,) = piece.query.find_all(exp.Window)
+    assert len(window.args["order"].expressions) == 1 + ties
 
 
 def test_what_is_the_same_is_made_once(catalog):
