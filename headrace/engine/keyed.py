@@ -385,9 +385,10 @@ class KeyedRelations:
         old = self._starting_with(state, layout, keys)
         if old is None:
             return None
+        if relation.operator.clock is not None:  # of rows that are not there, nothing is computed
+            time = moments.time_of(state.offsets, relation)
+            rows = {id: there_now(each, relation.operator, time) for id, each in rows.items()}
         new = self._pieces.computed(state, relation, rows)
-        if relation.operator.clock is not None:
-            new = there_now(new, relation.operator, moments.time_of(state.offsets, relation))
         return new, old.select(layout.names)
 
     def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
@@ -537,7 +538,7 @@ class KeyedRelations:
                 if id not in relation.operator.whole:
                     frames[id] = of_keys(frames[id], columns, keys)
             old = of_keys(old, relation.operator.key, keys)
-        new = at_its_time(state, relation, self._pieces.evaluated(state, relation, frames))
+        new = self._pieces.evaluated(state, relation, at_its_time(state, relation, frames))
         if only is not None:
             new, old = new.where(only), old.where(only)
         return self._replaced(state, relation, new, old, epoch)

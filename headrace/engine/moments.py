@@ -104,16 +104,21 @@ def _kept(state: Manifest, id: int) -> list[int]:
     return [each.id for each in events_on_time(state.catalog, id)]
 
 
-def there_now(rows: pa.Table, of: Operator, clock: int) -> pa.Table:
-    """Those of the rows that are there at a time."""
+def _moment_of(of: Operator) -> tuple[str, str]:
+    """The column of the only input that has the moment, and how the time must compare with it."""
     assert of.clock is not None
-    column, comparison = of.clock
+    ((_, columns),) = of.inputs
+    return columns[of.key.index(of.clock[0])], of.clock[1]
+
+
+def there_now(rows: pa.Table, of: Operator, clock: int) -> pa.Table:
+    """Those of the input's rows that are there at a time."""
+    column, comparison = _moment_of(of)
     return rows.filter(_ARROW[comparison](rows[column], _instant(clock)))
 
 
 def spark_condition(of: Operator, clock: int) -> str:
-    assert of.clock is not None
-    column, comparison = of.clock
+    column, comparison = _moment_of(of)
     return f"timestamp_micros({clock}) {comparison} {quote_spark(column)}"
 
 

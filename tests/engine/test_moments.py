@@ -153,6 +153,20 @@ def test_a_row_that_becomes_due_stands_in_nobodys_way(db, clock, monkeypatch):
     assert db.sql("SELECT count(*) FROM due").rows() == [(5,)]
 
 
+def test_nothing_is_computed_of_rows_that_are_not_there(db, clock):
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    db.sql(
+        "INSERT INTO e VALUES (1, 0, TIMESTAMPTZ '2026-01-01 12:05:00Z'), (2, 0, TIMESTAMPTZ '2027-01-01 00:00:00Z')"
+    )
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, 100 / k AS s FROM e WHERE at <= now()")
+    db.sql("INSERT INTO e VALUES (3, 0, TIMESTAMPTZ '2028-01-01 00:00:00Z')")
+    db.sql("UPDATE e SET k = 4 WHERE id = 1")
+    clock.forward(6)
+    caught_up(db, clock)
+    assert db.sql("SELECT * FROM v").rows() == [(1, 25)]
+    check(db, "v")
+
+
 def test_when_a_row_is_due_is_looked_for_once_and_not_for_ever(db, clock, monkeypatch):
     read = []
 

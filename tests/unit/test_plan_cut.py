@@ -16,7 +16,7 @@ from headrace.plan.keys import stream_key
 from headrace.plan.nodes import Node
 from headrace.plan.pieces import Keyed
 from headrace.sql.bind import bind_query
-from headrace.sql.dialect import parse_query
+from headrace.sql.dialect import parse_query, print_sql
 from headrace.types import SqlType
 
 INT, BIG, TEXT = SqlType("integer"), SqlType("bigint"), SqlType("varchar")
@@ -207,6 +207,15 @@ def test_what_counts_rows_takes_those_that_tie_by_their_key(catalog, call, ties)
     piece, _ = cut(bound, catalog, "v", bound.output)
     (window,) = piece.query.find_all(exp.Window)
     assert len(window.args["order"].expressions) == 1 + ties
+
+
+def test_what_is_computed_from_a_row_is_so_when_it_is_there(catalog):
+    catalog = catalog.add(_table(3, "e", {"id": INT, "x": INT, "at": SqlType("timestamptz")}, "id"))
+    query = "SELECT 100 / e.x AS s, e.id, e.x + e.id AS y FROM e WHERE at BETWEEN now() - INTERVAL '1 h' AND now()"
+    bound = bind_query(parse_query(query), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    assert [each.name for each in arrangements.keyed(last).visible_columns] == ["s", "id", "y"]
+    assert "/" in print_sql(last.query) and not any("/" in each.query for each in arrangements.made)
 
 
 def test_what_is_the_same_is_made_once(catalog):
