@@ -92,12 +92,13 @@ class HeldClocks:
             log.info("a view follows the clock again, after: %s", each["error"])
 
 
-def views_behind(state: Manifest) -> list[tuple[Relation, str]]:
-    """The views that could not follow, each with what is wrong."""
+def views_behind(state: Manifest) -> list[tuple[Relation, str, float]]:
+    """The views that could not follow, each with what is wrong, and since when, in seconds since 1970."""
     found = {each["view"]: each for each in held(state.offsets).values() if each["view"] in state.catalog.relations}
     views = ((state.catalog.owner(state.catalog.relations[id]), each) for id, each in found.items())
     return [
-        (view, f"{each['error']}; it stays at {instant(each['at']).isoformat(' ', 'seconds')}") for view, each in views
+        (view, f"{each['error']}; it stays at {instant(each['at']).isoformat(' ', 'seconds')}", each["at"] / 1e6)
+        for view, each in views
     ]
 
 

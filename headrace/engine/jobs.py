@@ -279,7 +279,7 @@ class Jobs:
         """What there is to say about each job; cheap."""
         state = self._engine.committed
         mine = [self._progress(state, job) for job in jobs_of(state).values()]
-        behind = [_behind(view, error) for view, error in views_behind(state)]
+        behind = [_behind(*each) for each in views_behind(state)]
         return [*mine, *self._engine.source_jobs.list(), *self._engine.view_jobs.list(), *behind]
 
     def progress(self, id: int) -> dict[str, Any]:
@@ -351,7 +351,7 @@ class Jobs:
         }
 
 
-def _behind(view: Relation, error: str) -> dict[str, Any]:
+def _behind(view: Relation, error: str, since: float) -> dict[str, Any]:
     """A view that is complete, but cannot follow the clock."""
     nothing = ("rows_per_second", "seconds_left", "splits_done", "splits_total", "lag_bytes", "lag_seconds")
     return {
@@ -367,7 +367,7 @@ def _behind(view: Relation, error: str) -> dict[str, Any]:
         "rows_read": 0,
         "rows_total": 0,
         "rows_in_flight": 0,
-        "started_at": None,
+        "started_at": since,
         "inputs": {},
         **dict.fromkeys(nothing),
     }
