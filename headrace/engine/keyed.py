@@ -37,22 +37,18 @@ from headrace.engine.held import HeldClocks
 from headrace.engine.moments import Moments, there_now, with_clock
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import translate_error
-from headrace.engine.touched import each_once, of_keys, of_vnodes, runs_then
-from headrace.engine.watermarks import Watermarks, watermark
-from headrace.errors import DataError, EpochFailed, HeadraceError
-from headrace.plan.finished import finished
+from headrace.engine.touched import difference, each_once, of_keys, of_vnodes, runs_then, unfinished
+from headrace.engine.watermarks import Watermarks
+from headrace.errors import DataError, HeadraceError
 from headrace.state.files import open_parquet
 from headrace.state.first_rows import first_rows
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
-from headrace.state.merge import consolidate
-from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
+from headrace.state.runs import WEIGHT, Run, RunFile
 from headrace.state.scan import read_files
-from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
-from headrace.state.vnode import VNODES, spark_expression, vnodes_of
-from headrace.state.writer import with_internal
+from headrace.state.vnode import VNODES, spark_expression
 from headrace.types import quote_spark
 
 FEW_KEYS = 5_000
@@ -210,12 +206,12 @@ class KeyedRelations:
             found = self._added(state, relation, touched)
             if found is None:
                 return self._many_added(state, relation, touched, epoch)
-            return _difference(relation, *found)
+            return difference(relation, *found)
         if relation.operator.recomputes:
             return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:
             found = self._from_first(state, relation, touched)
-            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+            return self._recomputed(state, relation, None, epoch) if found is None else difference(relation, *found)
         if any(touched.get(id) for id in relation.operator.whole):
             return self._recomputed(state, relation, None, epoch)
         keys, moved = self._few_keys(state, relation, touched), None
@@ -223,7 +219,7 @@ class KeyedRelations:
             then, now = (moments.time_of(offsets, relation) for offsets in (before, state.offsets))
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
-                return self._recomputed(state, relation, None, epoch, only=_unfinished(state, relation, before))
+                return self._recomputed(state, relation, None, epoch, only=unfinished(state, relation, before))
             if keys is None or moved.num_rows > FEW_KEYS:
                 every = self._all_keys(state, relation, touched, built, moved)
                 return self._recomputed(state, relation, every, epoch)
@@ -236,7 +232,7 @@ class KeyedRelations:
         if found is None:
             return self._recomputed(state, relation, self._all_keys(state, relation, touched, built, moved), epoch)
         new, old = found
-        return _difference(relation, new, old)
+        return difference(relation, new, old)
 
     # --- what changes of linear inputs are mapped to ------------------------------------------------------------
 
@@ -263,7 +259,7 @@ class KeyedRelations:
                 raise
             return self._compared(state, relation, touched, epoch)
         new, old = found
-        return _difference(relation, new, old)
+        return difference(relation, new, old)
 
     def _compared(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
         """What is not stored, of the touched keys: as it is now, and as it was."""
@@ -552,7 +548,7 @@ class KeyedRelations:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
                 held = old.toArrow().select(layout.names).cast(layout.row_schema)
-                return _difference(relation, few.cast(layout.row_schema), held)
+                return difference(relation, few.cast(layout.row_schema), held)
         struct = f"struct({', '.join(quoted(layout))})"
         kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
         changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
@@ -560,34 +556,3 @@ class KeyedRelations:
         )
         files, _ = self._bulk.update(layout, changes, epoch=epoch, deletes=False)
         return TableDelta(relation=relation, files=tuple(files)) if files else None
-
-
-def _unfinished(state: Manifest, relation: Relation, before: Mapping[str, Any]) -> str | None:
-    """Which rows can still change, if the input of the relation has lost those that cannot; None: it has all."""
-    ((id, columns),) = relation.operator.inputs
-    if (found := finished(state.catalog.relations[id], state.catalog)) is None:
-        return None
-    column, (after, ids) = found
-    time = min(watermark(before, each) for each in ids) - after
-    own = quote_spark(dict(zip(columns, relation.operator.key, strict=True))[column])
-    return f"{own} IS NULL OR CAST({own} AS TIMESTAMP) > timestamp_micros({time})"
-
-
-def _difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta | None:
-    """What has to change so that the relation holds the new rows in place of the old ones."""
-    layout = Layout.of(relation)
-    kinds = [layout.types[name] for name in layout.distribution]
-    weighted = []
-    for rows, weight in ((old, -1), (new, 1)):
-        vnodes = pa.chunked_array([pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())])
-        weights = pa.chunked_array([pa.repeat(pa.scalar(weight, pa.int8()), rows.num_rows)])
-        weighted.append(with_internal(rows.select(layout.names), vnodes, 0, weights))
-    # What is not stored may say that a row comes and goes: all that counts is the sum.
-    if not relation.operator.passing and len(set(layout.encode(weighted[1]))) < new.num_rows:
-        raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')
-    changed = consolidate(
-        in_order(layout, pa.concat_tables(weighted).combine_chunks(), [WEIGHT]), [VNODE, *layout.key_names]
-    )
-    if changed.num_rows == 0:
-        return None
-    return TableDelta(relation=relation, rows=changed.select([*layout.names, VNODE, WEIGHT]))
