@@ -117,7 +117,7 @@ class Backfills:
                 or any(id in jobs for id in job.after)
             ):
                 continue
-            if (retry_at := self._pace(job).retry_at) > time.monotonic():
+            if (retry_at := max(self._pace(job).retry_at, self.builds.may_launch(job))) > time.monotonic():
                 self.next_launch = min(self.next_launch, retry_at)
                 continue
             able.append(job)

@@ -11,6 +11,7 @@ The job in the manifest says which parts have landed. So after a crash at most o
 from __future__ import annotations
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,13 +65,21 @@ class Builds:
         self._pool, self._log, self._on_ready = pool, log, on_ready
         self.compute: Callable[[Manifest, Relation, range], list[RunFile]] | None = None
         self.running: list[Build] = []
+        self._begun: dict[int, tuple[float, float]] = {}
+        """When the last part of a job was begun, by time.monotonic(), and from how many rows it is computed."""
+
+    def may_launch(self, job: Job) -> float:
+        """When the next part may be begun, by time.monotonic(): a rate limit makes it wait."""
+        begun, rows = self._begun.get(job.id, (0.0, 0.0))
+        return begun + rows / job.rate_limit if job.rate_limit else 0.0
 
     def launch(self, job: Job, working: Manifest, prepare: Callable[[str], None]) -> None:
         relation = working.catalog.relations[job.id]
         inputs = [working.catalog.relations[id] for id in relation.reads]
         if any(each.creating for each in inputs) or any(each.job_id == job.id for each in self.running):
             return
-        vnodes = next_part(relation, working, job.built)
+        vnodes = next_part(relation, working, job.built, job.rate_limit)
+        self._begun[job.id] = (time.monotonic(), _rows(relation, working) * len(vnodes) / VNODES)
         build = Build(relation=relation, state=working, vnodes=vnodes, future=Future())
         build.future.add_done_callback(lambda _: self._on_ready())
 
@@ -89,6 +98,7 @@ class Builds:
 
     def drop_stale(self, jobs: dict[int, Job]) -> None:
         """What was dropped, has failed, or is begun anew."""
+        self._begun = {id: each for id, each in self._begun.items() if id in jobs}
         self.running = [
             each
             for each in self.running
@@ -139,13 +149,18 @@ def builds_in(landings: Sequence[Build | object]) -> list[Build]:
     return [each for each in landings if isinstance(each, Build)]
 
 
-def next_part(relation: Relation, state: Manifest, built: int) -> range:
-    """The vnodes to compute after those that are there already."""
+def next_part(relation: Relation, state: Manifest, built: int, rate_limit: int | None = None) -> range:
+    """The vnodes to compute after those that are there already; with a rate limit, a second's worth of rows."""
     if relation.operator.passing or not in_parts(relation, state.catalog):
         return range(VNODES)
-    rows = sum(run.rows for id in relation.reads for run in state.runs.get(id, ()))
-    parts = max(1, min(MOST_PARTS, -(-rows // PART_ROWS)))
+    size, most = (PART_ROWS, MOST_PARTS) if not rate_limit else (min(PART_ROWS, rate_limit), VNODES)
+    parts = max(1, min(most, -(-_rows(relation, state) // size)))
     return range(built, min(VNODES, built - (-VNODES // parts)))
+
+
+def _rows(relation: Relation, state: Manifest) -> int:
+    """Of the inputs."""
+    return sum(run.rows for id in relation.reads for run in state.runs.get(id, ()))
 
 
 def in_parts(relation: Relation, catalog: Catalog) -> bool:

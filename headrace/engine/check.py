@@ -101,7 +101,7 @@ def _expected(engine: Engine, state: Manifest, relation: Relation) -> DataFrame:
             rows = rows.where(covered(layout, job.inputs[upstream.id].positions))
         frames[upstream.name] = rows.selectExpr(*map(quote_spark, layout.names))
     with engine.frames.named(frames) as names:
-        frame = engine.spark.sql(to_spark(at_its_time(bound.expression, state), table_names=names))
+        frame = engine.spark.sql(to_spark(at_its_time(bound.expression, state, relation), table_names=names))
     columns = relation.visible_columns
     return frame.toDF(*(f"c{number}" for number in range(len(columns)))).selectExpr(
         *(f"CAST(c{number} AS {column.type.spark}) AS c{number}" for number, column in enumerate(columns))

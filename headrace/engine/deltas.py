@@ -57,6 +57,20 @@ class Written:
     bulk: set[int] = field(default_factory=set)
     """The relations of which a part was too large to copy."""
 
+    @property
+    def empty(self) -> bool:
+        return not any((self.files, self.late, self.replicas))
+
+    def copy(self) -> Written:
+        found = Written()
+        found.add(self)
+        return found
+
+    def become(self, other: Written) -> None:
+        for mine, more in ((self.files, other.files), (self.late, other.late), (self.replicas, other.replicas)):
+            mine.update(more)
+        self.bulk.update(other.bulk)
+
     def add(self, other: Written) -> None:
         """What was written next in the same epoch."""
         for mine, more in ((self.files, other.files), (self.late, other.late), (self.replicas, other.replicas)):

@@ -21,6 +21,7 @@ from headrace.catalog import Relation
 from headrace.engine import moments
 from headrace.engine.builds import in_parts
 from headrace.engine.direct import is_here
+from headrace.engine.filling import jobs_of
 from headrace.engine.moments import spark_condition
 from headrace.engine.plans import piece_of, vector_piece_of
 from headrace.engine.relations import RelationFrames, with_logical_types
@@ -57,7 +58,8 @@ class Pieces:
         if relation.operator.passing:
             return []
         layout = Layout.of(relation)
-        count = min(len(vnodes), self._spark.sparkContext.defaultParallelism)
+        job = jobs_of(state).get(relation.id)
+        count = min(len(vnodes), self._spark.sparkContext.defaultParallelism if job is None else job.parallelism)
         if not layout.distribution or _stored_rows(state, relation) <= ONE_TASK_ROWS:
             count = 1
         if in_parts(relation, state.catalog):
@@ -65,7 +67,7 @@ class Pieces:
             parts = [self._rows_of_vnodes(state, relation, layout, each) for each in _cut(vnodes, count)]
             rows = functools.reduce(DataFrame.unionAll, parts)
         else:
-            found = at_its_time(state, relation, self.evaluated(state, relation, self.inputs(state, relation)))
+            found = self.evaluated(state, relation, at_its_time(state, relation, self.inputs(state, relation)))
             rows = _stored(layout, found)
             # Sorted by vnode ranges, so that no two files share a key.
             rows = rows.coalesce(1) if count == 1 else rows.repartitionById(count, _range_of(vnodes, count))
@@ -80,7 +82,7 @@ class Pieces:
             source, runs = state.catalog.relations[id], state.runs.get(id, ())
             rows = scan_vnodes(self._sorted, self._storage.uri(""), Layout.of(source), runs, vnodes)
             frames[id] = with_logical_types(source, rows)
-        found = at_its_time(state, relation, self.evaluated(state, relation, frames, self._sorted))
+        found = self.evaluated(state, relation, at_its_time(state, relation, frames), self._sorted)
         return sorted_by_key(_stored(layout, found), layout)
 
     def computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
@@ -185,12 +187,13 @@ class Pieces:
         )
 
 
-def at_its_time(state: Manifest, relation: Relation, rows: DataFrame) -> DataFrame:
-    """Those that are there at the state's time."""
+def at_its_time(state: Manifest, relation: Relation, frames: Mapping[int, DataFrame]) -> Mapping[int, DataFrame]:
+    """Those of the inputs' rows that are there at the state's time: of others nothing is computed."""
     operator = relation.operator
     if operator is None or operator.clock is None:
-        return rows
-    return rows.where(spark_condition(operator, moments.time_of(state.offsets, operator)))
+        return frames
+    condition = spark_condition(operator, moments.time_of(state.offsets, relation))
+    return {id: frame.where(condition) for id, frame in frames.items()}
 
 
 def _stored_rows(state: Manifest, relation: Relation) -> int:

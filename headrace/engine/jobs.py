@@ -17,6 +17,7 @@ from headrace.config import PARAMETERS
 from headrace.engine.feeds import events_for, views_being_filled, with_view
 from headrace.engine.filling import jobs_of, restarted, with_job
 from headrace.engine.following import is_following, tables_of, with_following, without
+from headrace.engine.held import views_behind
 from headrace.errors import (
     HeadraceError,
     InvalidParameterValue,
@@ -278,7 +279,8 @@ class Jobs:
         """What there is to say about each job; cheap."""
         state = self._engine.committed
         mine = [self._progress(state, job) for job in jobs_of(state).values()]
-        return [*mine, *self._engine.source_jobs.list(), *self._engine.view_jobs.list()]
+        behind = [_behind(*each) for each in views_behind(state)]
+        return [*mine, *self._engine.source_jobs.list(), *self._engine.view_jobs.list(), *behind]
 
     def progress(self, id: int) -> dict[str, Any]:
         for job in self.list():
@@ -347,6 +349,28 @@ class Jobs:
             "lag_bytes": None,
             "lag_seconds": None,
         }
+
+
+def _behind(view: Relation, error: str, since: float) -> dict[str, Any]:
+    """A view that is complete, but cannot follow the clock."""
+    nothing = ("rows_per_second", "seconds_left", "splits_done", "splits_total", "lag_bytes", "lag_seconds")
+    return {
+        "id": view.id,
+        "name": view.name,
+        "statement": view.definition,
+        "state": "behind the clock",
+        "error": error,
+        "strategy": None,
+        "parallelism": view.parallelism,
+        "rate_limit": None,
+        "fraction": 1.0,
+        "rows_read": 0,
+        "rows_total": 0,
+        "rows_in_flight": 0,
+        "started_at": since,
+        "inputs": {},
+        **dict.fromkeys(nothing),
+    }
 
 
 def jobs_for(state: Manifest, id: int) -> list[Job]:

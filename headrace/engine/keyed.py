@@ -33,25 +33,22 @@ from headrace.engine.derive import Deriver
 from headrace.engine.evaluate import Pieces, at_its_time, quoted
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
+from headrace.engine.held import HeldClocks
 from headrace.engine.moments import Moments, there_now, with_clock
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import translate_error
-from headrace.engine.watermarks import Watermarks, watermark
-from headrace.errors import DataError, EpochFailed
-from headrace.plan.finished import finished
+from headrace.engine.touched import difference, each_once, of_keys, of_vnodes, runs_then, unfinished
+from headrace.engine.watermarks import Watermarks
+from headrace.errors import DataError, HeadraceError
 from headrace.state.files import open_parquet
 from headrace.state.first_rows import first_rows
-from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
-from headrace.state.merge import consolidate
-from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
+from headrace.state.runs import WEIGHT, Run, RunFile
 from headrace.state.scan import read_files
-from headrace.state.sorting import in_order
 from headrace.state.storage import Storage
-from headrace.state.vnode import VNODES, spark_expression, vnodes_of
-from headrace.state.writer import with_internal
+from headrace.state.vnode import VNODES, spark_expression
 from headrace.types import quote_spark
 
 FEW_KEYS = 5_000
@@ -79,6 +76,7 @@ class KeyedRelations:
         self._pieces = Pieces(spark, storage, frames, vectorized)
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
+        self._held = HeldClocks()
 
     def advance(
         self,
@@ -95,7 +93,44 @@ class KeyedRelations:
         the state as of which they were, which has its time.
         """
         before = state.offsets
-        state, jobs = self._watermarks.advanced(with_clock(state), written.files), jobs_of(state)
+        state = self._watermarks.advanced(with_clock(state), written.files)
+        state = self._held.tried_again(state, written.files)
+        while True:
+            more = written.copy()
+            try:
+                found = self._advanced(state, before, more, epoch, deriver, missed, since)
+                break
+            except HeadraceError as error:
+                held = self._held.holding(state, before, error, since)
+                if held is None or not (written.empty or self._clock_fails(state, before, epoch, deriver)):
+                    raise
+                state = held
+        self._held.report(before, found)
+        written.become(more)
+        return found
+
+    def _clock_fails(self, state: Manifest, before: Mapping[str, Any], epoch: int, deriver: Deriver) -> bool:
+        """Whether the step of the clock would fail if the epoch wrote nothing: then no statement is to blame."""
+        runs = {id: runs_then(state, id, epoch) for id in state.runs}
+        state = dataclasses.replace(state, runs=runs)
+        try:
+            self._advanced(state, before, Written(), epoch, deriver, missed={}, since={})
+        except HeadraceError as error:
+            return self._held.holding(state, before, error, ()) is not None
+        return False
+
+    def _advanced(
+        self,
+        state: Manifest,
+        before: Mapping[str, Any],
+        written: Written,
+        epoch: int,
+        deriver: Deriver,
+        missed: Mapping[int, Touched],
+        since: Mapping[int, Mapping[str, Any]],
+    ) -> Manifest:
+        """``state`` has the time to go on to, ``before`` are the offsets with the time that it was."""
+        jobs = jobs_of(state)
         for relation in state.catalog.in_order():
             if relation.operator is None:
                 continue
@@ -107,7 +142,7 @@ class KeyedRelations:
             followed = [id for id, _ in relation.operator.inputs if id not in relation.operator.as_of_now]
             touched = {id: [*files.get(id, ()), *written.files.get(id, ())] for id in followed}
             stood = since.get(relation.id, before)
-            times = [moments.time_of(offsets, relation.operator) for offsets in (stood, state.offsets)]
+            times = [moments.time_of(offsets, relation) for offsets in (stood, state.offsets)]
             moved = relation.operator.clock is not None and times[0] != times[1]
             if not moved and not any(touched.values()):
                 continue
@@ -128,9 +163,10 @@ class KeyedRelations:
         return state
 
     def due_in(self, state: Manifest) -> float:
-        """In how many seconds a row comes or goes by itself."""
+        """In how many seconds a row comes or goes by itself, or something is tried again."""
         moment = self._moments.next_moment(state)
-        return math.inf if moment is None else (moment - moments.read_clock()) / 1e6
+        due = math.inf if moment is None else (moment - moments.read_clock()) / 1e6
+        return min(due, self._held.due_in(state))
 
     def build(self, state: Manifest, relation: Relation, vnodes: range) -> list[RunFile]:
         """Its rows of some vnodes as of a state, written."""
@@ -170,33 +206,33 @@ class KeyedRelations:
             found = self._added(state, relation, touched)
             if found is None:
                 return self._many_added(state, relation, touched, epoch)
-            return _difference(relation, *found)
+            return difference(relation, *found)
         if relation.operator.recomputes:
             return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:
             found = self._from_first(state, relation, touched)
-            return self._recomputed(state, relation, None, epoch) if found is None else _difference(relation, *found)
+            return self._recomputed(state, relation, None, epoch) if found is None else difference(relation, *found)
         if any(touched.get(id) for id in relation.operator.whole):
             return self._recomputed(state, relation, None, epoch)
         keys, moved = self._few_keys(state, relation, touched), None
         if relation.operator.clock is not None:
-            then, now = (moments.time_of(offsets, relation.operator) for offsets in (before, state.offsets))
+            then, now = (moments.time_of(offsets, relation) for offsets in (before, state.offsets))
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
-                return self._recomputed(state, relation, None, epoch, only=_unfinished(state, relation, before))
+                return self._recomputed(state, relation, None, epoch, only=unfinished(state, relation, before))
             if keys is None or moved.num_rows > FEW_KEYS:
                 every = self._all_keys(state, relation, touched, built, moved)
                 return self._recomputed(state, relation, every, epoch)
-            keys = _each_once(relation, pa.concat_tables([keys, moved]))
+            keys = each_once(relation, pa.concat_tables([keys, moved]))
             if keys.num_rows == 0:
                 return None
         if keys is not None and built < VNODES:
-            keys = _of_vnodes(relation, keys, built)
+            keys = of_vnodes(relation, keys, built)
         found = None if keys is None else self._looked_up(state, relation, keys)
         if found is None:
             return self._recomputed(state, relation, self._all_keys(state, relation, touched, built, moved), epoch)
         new, old = found
-        return _difference(relation, new, old)
+        return difference(relation, new, old)
 
     # --- what changes of linear inputs are mapped to ------------------------------------------------------------
 
@@ -212,11 +248,30 @@ class KeyedRelations:
 
     def _mapped(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
         """Δ(A ⋈ B) = ΔA ⋈ B + A ⋈ ΔB, with B as it is now and A as it was."""
-        found = self._few_mapped(state, relation, touched, epoch)
-        if found is None:
-            return self._many_mapped(state, relation, touched, epoch)
+        try:
+            found = self._few_mapped(state, relation, touched, epoch)
+            if found is None:
+                return self._many_mapped(state, relation, touched, epoch)
+        except Exception as error:
+            # If both have changed, what has failed may be a pair that never was: A as it was beside B as it is now.
+            several = sum(map(bool, touched.values())) > 1
+            if not several or not isinstance(translate_error(error, "writing an epoch"), DataError):
+                raise
+            return self._compared(state, relation, touched, epoch)
         new, old = found
-        return _difference(relation, new, old)
+        return difference(relation, new, old)
+
+    def _compared(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+        """What is not stored, of the touched keys: as it is now, and as it was."""
+        keys, sides = self._all_keys(state, relation, touched, VNODES), []
+        for runs in (state.runs.get, functools.partial(runs_then, state, epoch=epoch)):
+            frames = {
+                id: of_keys(self._frames.frame(state.catalog.relations[id], runs(id) or ()), columns, keys)
+                for id, columns in relation.operator.inputs
+            }
+            sides.append(self._pieces.evaluated(state, relation, frames))
+        new, old = sides
+        return self._replaced(state, relation, new, old, epoch)
 
     def _few_mapped(
         self, state: Manifest, relation: Relation, touched: Touched, epoch: int
@@ -249,7 +304,7 @@ class KeyedRelations:
             source = Layout.of(state.catalog.relations[id])
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys.rename_columns(list(columns)).cast(wanted)
-            runs = _runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
+            runs = runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
             found = self._starting_with(state, source, theirs, runs)
             if found is None:
                 return None
@@ -266,7 +321,7 @@ class KeyedRelations:
             others = {
                 other: self._frames.frame(
                     catalog.relations[other],
-                    _runs_then(state, other, epoch) if number < at else state.runs.get(other, ()),
+                    runs_then(state, other, epoch) if number < at else state.runs.get(other, ()),
                 )
                 for number, (other, _) in enumerate(relation.operator.inputs)
                 if number != at
@@ -290,7 +345,7 @@ class KeyedRelations:
             source = Layout.of(state.catalog.relations[id])
             for file in touched.get(id, ()):
                 tables.append(self._columns(source, file, columns).rename_columns(schema.names).cast(schema))
-        keys = _each_once(relation, pa.concat_tables(tables))
+        keys = each_once(relation, pa.concat_tables(tables))
         return keys if keys.num_rows <= FEW_KEYS else None
 
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
@@ -313,7 +368,7 @@ class KeyedRelations:
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys
             if id in relation.operator.as_of_now:  # by the first columns, which several keys may share
-                theirs = _each_once(relation, keys.select(keys.column_names[: len(columns)]))
+                theirs = each_once(relation, keys.select(keys.column_names[: len(columns)]))
             theirs = theirs.rename_columns(list(columns)).cast(wanted)
             if count:
                 found = self._first_rows(state, source, theirs, count)
@@ -326,9 +381,10 @@ class KeyedRelations:
         old = self._starting_with(state, layout, keys)
         if old is None:
             return None
+        if relation.operator.clock is not None:  # of rows that are not there, nothing is computed
+            time = moments.time_of(state.offsets, relation)
+            rows = {id: there_now(each, relation.operator, time) for id, each in rows.items()}
         new = self._pieces.computed(state, relation, rows)
-        if relation.operator.clock is not None:
-            new = there_now(new, relation.operator, moments.time_of(state.offsets, relation.operator))
         return new, old.select(layout.names)
 
     def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
@@ -385,7 +441,7 @@ class KeyedRelations:
         )
         names = [f"{quote_spark(name)} AS _hr_k{number}" for number, name in enumerate(operator.key)]
         keys = came.selectExpr(*names).unionAll(gone.selectExpr(*names)).distinct()
-        old = _of_keys(self._frames.frame(relation, state.runs.get(relation.id, ())), operator.key, keys)
+        old = of_keys(self._frames.frame(relation, state.runs.get(relation.id, ())), operator.key, keys)
         signed = [
             rows.selectExpr(*quoted(layout), f"{sign} AS _hr_sign") for rows, sign in ((old, 1), (came, 1), (gone, -1))
         ]
@@ -476,9 +532,9 @@ class KeyedRelations:
         if keys is not None:
             for id, columns in relation.operator.inputs:
                 if id not in relation.operator.whole:
-                    frames[id] = _of_keys(frames[id], columns, keys)
-            old = _of_keys(old, relation.operator.key, keys)
-        new = at_its_time(state, relation, self._pieces.evaluated(state, relation, frames))
+                    frames[id] = of_keys(frames[id], columns, keys)
+            old = of_keys(old, relation.operator.key, keys)
+        new = self._pieces.evaluated(state, relation, at_its_time(state, relation, frames))
         if only is not None:
             new, old = new.where(only), old.where(only)
         return self._replaced(state, relation, new, old, epoch)
@@ -492,7 +548,7 @@ class KeyedRelations:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
                 held = old.toArrow().select(layout.names).cast(layout.row_schema)
-                return _difference(relation, few.cast(layout.row_schema), held)
+                return difference(relation, few.cast(layout.row_schema), held)
         struct = f"struct({', '.join(quoted(layout))})"
         kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
         changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
@@ -500,58 +556,3 @@ class KeyedRelations:
         )
         files, _ = self._bulk.update(layout, changes, epoch=epoch, deletes=False)
         return TableDelta(relation=relation, files=tuple(files)) if files else None
-
-
-def _unfinished(state: Manifest, relation: Relation, before: Mapping[str, Any]) -> str | None:
-    """Which rows can still change, if the input of the relation has lost those that cannot; None: it has all."""
-    ((id, columns),) = relation.operator.inputs
-    if (found := finished(state.catalog.relations[id], state.catalog)) is None:
-        return None
-    column, (after, ids) = found
-    time = min(watermark(before, each) for each in ids) - after
-    own = quote_spark(dict(zip(columns, relation.operator.key, strict=True))[column])
-    return f"{own} IS NULL OR CAST({own} AS TIMESTAMP) > timestamp_micros({time})"
-
-
-def _each_once(relation: Relation, keys: pa.Table) -> pa.Table:
-    layout, keys = Layout.of(relation), keys.combine_chunks()
-    codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: keys.num_columns]])
-    first = {key: at for at, key in enumerate(codec.encode_table(keys, keys.column_names))}
-    return keys.take(pa.array(sorted(first.values()), pa.int64()))
-
-
-def _of_vnodes(relation: Relation, keys: pa.Table, built: int) -> pa.Table:
-    """The keys of the part that is there."""
-    layout = Layout.of(relation)
-    vnodes = vnodes_of(keys, layout.distribution, [layout.types[name] for name in layout.distribution])
-    return keys.filter(pa.array(vnodes < built))
-
-
-def _runs_then(state: Manifest, id: int, epoch: int) -> tuple[Run, ...]:
-    """What a relation held before the epoch."""
-    return tuple(run for run in state.runs.get(id, ()) if run.first_epoch < epoch)
-
-
-def _of_keys(rows: DataFrame, columns: Sequence[str], keys: DataFrame) -> DataFrame:
-    same = " AND ".join(f"r.{quote_spark(column)} <=> k._hr_k{number}" for number, column in enumerate(columns))
-    return rows.alias("r").join(keys.alias("k"), F.expr(same), "left_semi")
-
-
-def _difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta | None:
-    """What has to change so that the relation holds the new rows in place of the old ones."""
-    layout = Layout.of(relation)
-    kinds = [layout.types[name] for name in layout.distribution]
-    weighted = []
-    for rows, weight in ((old, -1), (new, 1)):
-        vnodes = pa.chunked_array([pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())])
-        weights = pa.chunked_array([pa.repeat(pa.scalar(weight, pa.int8()), rows.num_rows)])
-        weighted.append(with_internal(rows.select(layout.names), vnodes, 0, weights))
-    # What is not stored may say that a row comes and goes: all that counts is the sum.
-    if not relation.operator.passing and len(set(layout.encode(weighted[1]))) < new.num_rows:
-        raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')
-    changed = consolidate(
-        in_order(layout, pa.concat_tables(weighted).combine_chunks(), [WEIGHT]), [VNODE, *layout.key_names]
-    )
-    if changed.num_rows == 0:
-        return None
-    return TableDelta(relation=relation, rows=changed.select([*layout.names, VNODE, WEIGHT]))

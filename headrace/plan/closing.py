@@ -143,7 +143,8 @@ class _Closings:
         having = conjuncts(node.args.get("having"))
         if node.args.get("from_") is None or node.args.get("qualify") is not None:
             return {}
-        if any(has_query(each) or _has_clock(each) for each in (*where, *having)):
+        # What a subquery reads, or the clock, could change a row after it was final.
+        if any(has_query(each) for each in _expressions(node)) or any(map(_has_clock, (*where, *having))):
             return {}
         columns = self._sources(node, ctes)
         if not columns:
@@ -281,6 +282,13 @@ def _shifted(node: exp.Expression) -> tuple[exp.Expression, int]:
         base, offset = _shifted(node.this)
         return base, offset + (micros if isinstance(node, exp.Add) else -micros)
     return node, 0
+
+
+def _expressions(node: exp.Select) -> list[exp.Expression]:
+    """All that a block says, but not what it reads from."""
+    clauses = [node.args.get(key) for key in ("where", "group", "having", "distinct")]
+    conditions = [join.args.get("on") for join in node.args.get("joins") or ()]
+    return [*node.expressions, *(each for each in (*clauses, *conditions) if each is not None)]
 
 
 def _has_clock(condition: exp.Expression) -> bool:

@@ -300,7 +300,16 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         where: list[exp.Expression],
         edges: list[Moment],
     ) -> Keyed:
-        """The same, of rows that are there only at some times: arranged by the moments when that changes."""
+        """The same, of rows that are there only at some times: arranged by the moments when that changes.
+
+        What is computed from a row is computed when it is there, and not before: 100 / x may fail.
+        """
+        computed = not all(isinstance(each, (exp.Column, exp.Literal)) for _, each in items)
+        if computed:
+            used = {(each.table, each.name): each for _, one in items for each in one.find_all(exp.Column)}
+            flat = flat_names(sorted(used))
+            shown_above = items
+            items = [(flat[name], used[name]) for name in sorted(used)] or [("one", exp.Literal.number(1))]
         names = [name for name, _ in items]
         added = []
         for at, edge in enumerate(edges):
@@ -321,7 +330,12 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
                 piece, key=piece.rest, rest=(), inputs=(input,), clock=clock, watermark=edge.watermark
             )
         assert isinstance(found, Keyed)
-        return dataclasses.replace(found, visible=len(items))
+        found = dataclasses.replace(found, visible=len(items))
+        if not computed:
+            return found
+        found = dataclasses.replace(found, query=self.arrangements.rebound(found.query))
+        columns = {name: columns_above(found, SOURCE, ())[SOURCE, flat[name]] for name in flat}
+        return on_top(found, SOURCE, [(name, substituted(each, columns)) for name, each in shown_above], [])
 
     # --- DISTINCT -------------------------------------------------------------------------------------------------
 

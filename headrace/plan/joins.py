@@ -15,6 +15,7 @@ from headrace.catalog import INTERNAL_PREFIX
 from headrace.errors import HeadraceError
 from headrace.plan.arrange import Arranged, Arrangements
 from headrace.plan.build import cast_to, refuse
+from headrace.plan.expand import lists_rows
 from headrace.plan.pieces import (
     HIDDEN,
     Keyed,
@@ -36,6 +37,7 @@ from headrace.plan.pieces import (
 )
 from headrace.plan.temporal import refuse_if_rows_may_change
 from headrace.sql.dialect import parse_expression
+from headrace.sql.grouping import has_aggregate
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import type_of
 from headrace.sql.tree import is_as_of_now
@@ -338,6 +340,9 @@ class Joins:
         node = query.unnest() if isinstance(query, exp.Subquery) else query
         simple = isinstance(node, exp.Select) and node.args.get("from_") is not None
         if not simple or any(node.args.get(key) for key in ("group", "having", "limit", "offset", "with_")):
+            raise NotCut
+        # An aggregate has a row where there are none, and functions that return rows may have none where there is one.
+        if lists_rows(node) or any(has_aggregate(each.unalias()) for each in node.expressions):
             raise NotCut
         aliases = {each.alias for each in _items(node)}
         where = conjuncts(node.args.get("where"))

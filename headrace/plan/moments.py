@@ -60,8 +60,8 @@ def moments(where: Sequence[exp.Expression]) -> tuple[list[exp.Expression], list
 
 
 def _parts(condition: exp.Expression) -> list[exp.Expression]:
-    if not isinstance(condition, exp.Between) or not has_now(condition):
-        return [condition]
+    if not isinstance(condition, exp.Between) or not has_now(condition) or condition.args.get("symmetric"):
+        return [condition]  # which of two ends is the lower one may change with the clock
     low, high = condition.args["low"], condition.args["high"]
     return [
         exp.GTE(this=condition.this.copy(), expression=low.copy()),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
+from headrace.plan.expand import lists_rows
 from headrace.plan.pieces import (
     aliased,
     conjunction,
@@ -67,6 +68,8 @@ def _as_exists(condition: exp.Expression, alias: str) -> exp.Expression:
             return condition
         items = [each.unalias() for each in query.expressions]
         if len(items) != len(listed) or any(map(has_aggregate, items)) or any(each.find(exp.Window) for each in items):
+            return condition
+        if lists_rows(query):
             return condition
         if sources_in(values) & _own(query) or query.args.get("from_") is None:
             return condition  # a name means something else inside
@@ -126,7 +129,7 @@ def _counted(asked: exp.Exists) -> exp.Subquery | None:
     around = asked.parent
     while isinstance(around, (exp.And, exp.Paren, exp.Not)):
         around = around.parent
-    if isinstance(around, exp.Where) or any(has_aggregate(each.unalias()) for each in query.expressions):
+    if isinstance(around, exp.Where) or lists_rows(query) or any(has_aggregate(each) for each in query.expressions):
         return None
     found = query.copy()
     found.set("distinct", None)

@@ -226,14 +226,22 @@ def _most(condition: exp.Expression, alias: str, numbers: set[str]) -> int | Non
 
 
 def _break_ties(window: exp.Window, rest: Sequence[exp.Column]) -> None:
-    """Rows that the order leaves equal come in the order of their stream key, always."""
-    order = window.args.get("order")
-    if order is None or window.args.get("spec") is not None:
+    """Rows that the order leaves equal come in the order of their stream key, always.
+
+    But a frame by RANGE, as there is one where none is written, has all rows that are equal, or none of them.
+    """
+    order, spec = window.args.get("order"), window.args.get("spec")
+    if order is None:
         return
     call = window.this
     while isinstance(call, (exp.Filter, exp.WithinGroup)):
         call = call.this
-    if isinstance(call, exp.Anonymous) and str(call.this).lower() in ("row_number", "lag", "lead", "ntile"):
+    name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
+    if spec is None:
+        counts_rows = name in ("row_number", "lag", "lead", "ntile", "first_value")
+    else:
+        counts_rows = str(spec.args.get("kind")).upper() == "ROWS"
+    if counts_rows:
         for column in rest:
             order.append("expressions", exp.Ordered(this=column.copy()))
 

@@ -173,8 +173,17 @@ def _string_agg(name: str, call: AggregateCall) -> Aggregate:
     value, separator = (cast(arg, TEXT) for arg in call.args)
     if any(arg.type not in (None, TEXT) for arg in call.args):
         raise no_function(name, call.args)
-    order = f" WITHIN GROUP (ORDER BY {', '.join(key.sql for key in call.order)})" if call.order else ""
+    keys = [key.sql for key in (call.order if call.distinct else _without_ties(call.order, value))]
+    order = f" WITHIN GROUP (ORDER BY {', '.join(keys)})" if keys else ""
     return Aggregate(call=f"listagg({_distinct(call)}{value.sql}, {separator.sql}){order}", type=TEXT)
+
+
+def _without_ties(order: list[OrderKey], value: Typed) -> list[OrderKey]:
+    """Values that an order leaves equal come in their own: the same in every query, and in every view."""
+    plain = value.type is not None and value.type.name not in ("map", "struct", "array")
+    if not order or not plain or any(key.value.sql == value.sql for key in order):
+        return order
+    return [*order, OrderKey(value=value, descending=False, nulls_first=False)]
 
 
 def _array_agg(name: str, call: AggregateCall) -> Aggregate:
@@ -182,6 +191,8 @@ def _array_agg(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
     if value.type is None:
         value = cast(value, TEXT)
+    if not call.distinct:
+        call = replace(call, order=_without_ties(call.order, value))
     keys = [("v", value.sql), *((f"k{number}", key.value.sql) for number, key in enumerate(call.order))]
     row = ", ".join(f"'{name}', {sql}" for name, sql in keys)
     collect = "collect_set" if call.distinct else "collect_list"
@@ -240,6 +251,16 @@ def _regression(name: str, call: AggregateCall) -> Aggregate:
     return Aggregate(call=f"{name}({_distinct(call)}{args})", type=BIGINT if name == "regr_count" else DOUBLE)
 
 
+def _end(name: str, call: AggregateCall) -> Aggregate:
+    """The first or last value of a group, which may be NULL. It needs an order to be one."""
+    value = _one(name, call)
+    if not call.order:
+        raise Unsupported(f"{name}() without OVER or ORDER BY", hint=f"write {name}(value ORDER BY …)")
+    collected = _array_agg(name, call)
+    wrap = f"get({collected.wrap}, 0)" if name == "first_value" else f"element_at({collected.wrap}, -1)"
+    return Aggregate(call=collected.call, type=value.type or TEXT, wrap=wrap)
+
+
 def _any_value(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
     value = cast(value, TEXT) if value.type is None else value
@@ -265,6 +286,7 @@ _AGGREGATES: dict[str, Callable[[str, AggregateCall], Aggregate]] = {
     ),
     "string_agg": _string_agg,
     "array_agg": _array_agg,
+    **dict.fromkeys(("first_value", "last_value"), _end),
     "approx_count_distinct": _approximate,
     **dict.fromkeys(("jsonb_agg", "json_agg"), _jsonb_agg),
     **dict.fromkeys(("jsonb_object_agg", "json_object_agg"), _jsonb_object_agg),

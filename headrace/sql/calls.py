@@ -127,7 +127,7 @@ class Calls:
         ]
         return Typed(f"({' + '.join(bits)})", INTEGER)
 
-    def _aggregate(self, node: exp.Expression) -> aggregates.Aggregate:
+    def _aggregate(self, node: exp.Expression, *, over: bool = False) -> aggregates.Aggregate:
         if isinstance(node, exp.WithinGroup):
             return self._within_group(node)
         if not isinstance(node, exp.Anonymous):
@@ -141,7 +141,7 @@ class Calls:
         star = len(args) == 1 and isinstance(args[0], exp.Star)
         values = [] if star else [self.value(arg) for arg in args]
         try:
-            if aggregates.is_window_function(node.this):
+            if aggregates.is_window_function(node.this) and (over or not aggregates.is_aggregate(node.this)):
                 return aggregates.window_function(node.this, values)
             found = found_for(node)
             if found is not None and found.kind == AGGREGATE and not order and not star:
@@ -190,7 +190,7 @@ class Calls:
             clause, function = self._filter_clause(function), aggregates.guarded(function).this
         if function.expressions and isinstance(function.expressions[0], exp.Distinct):
             raise unsupported("DISTINCT in a window function", node)
-        result = self._aggregate(function)
+        result = self._aggregate(function, over=True)
         parts = []
         if node.args.get("partition_by"):
             parts.append("PARTITION BY " + ", ".join(self.text(each) for each in node.args["partition_by"]))

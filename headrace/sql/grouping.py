@@ -90,7 +90,7 @@ def _refuse_nesting(node: exp.Expression) -> None:
                 if inner is not each and _is_aggregate(inner):
                     raise GroupingError("aggregate function calls cannot be nested", position=position_of(inner))
                 if isinstance(inner, exp.Window) or (
-                    isinstance(inner, exp.Anonymous) and is_window_function(inner.this)
+                    inner is not each and isinstance(inner, exp.Anonymous) and is_window_function(inner.this)
                 ):
                     raise GroupingError(
                         "aggregate function calls cannot contain window function calls", position=position_of(inner)

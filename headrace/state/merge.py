@@ -23,7 +23,7 @@ memory is one batch and two rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -36,23 +36,43 @@ Mode = Literal["consolidate", "merge", "bottom"]
 
 
 def consolidate(table: pa.Table, key_columns: Sequence[str]) -> pa.Table:
-    """Without the pairs that cancel. Sorted by key, epoch, weight; a key has one -1 and one +1 per epoch at most."""
+    """Without the pairs that cancel. Sorted by key, epoch, weight.
+
+    A key has one -1 and one +1 per epoch at most; but a join that is not stored says of a pair of rows of which both
+    have changed that it had and lost the old one beside the new one, which never were there together.
+    """
     if table.num_rows < 2:
         return table
     weights = _numbers(table, WEIGHT)
     epochs = _numbers(table, EPOCH)
-    pairs = same_as_previous(table, _key(table, key_columns))
-    pairs[1:] &= (epochs[1:] == epochs[:-1]) & (weights[1:] > 0) & (weights[:-1] < 0)
-    seconds = np.flatnonzero(pairs)
-    for name in table.column_names:
-        if len(seconds) == 0:
-            return table
-        if name not in (VNODE, EPOCH, WEIGHT):
-            column = table.column(name)
-            seconds = seconds[identical(column.take(pa.array(seconds - 1)), column.take(pa.array(seconds)))]
+    together = same_as_previous(table, _key(table, key_columns))
+    together[1:] &= epochs[1:] == epochs[:-1]
+    pairs = together.copy()
+    pairs[1:] &= (weights[1:] > 0) & (weights[:-1] < 0)
+    crowded = bool((together[1:] & together[:-1]).any())
     keep = np.ones(table.num_rows, dtype=bool)
-    keep[seconds] = keep[seconds - 1] = False
-    return table.filter(pa.array(keep))
+    candidates = _candidates(together, weights) if crowded else [(np.flatnonzero(pairs) - 1, np.flatnonzero(pairs))]
+    for firsts, seconds in candidates:
+        free = keep[firsts] & keep[seconds]
+        firsts, seconds = firsts[free], seconds[free]
+        for name in table.column_names:
+            if len(seconds) and name not in (VNODE, EPOCH, WEIGHT):
+                column = table.column(name)
+                same = identical(column.take(pa.array(firsts)), column.take(pa.array(seconds)))
+                firsts, seconds = firsts[same], seconds[same]
+        keep[seconds] = keep[firsts] = False
+    return table if keep.all() else table.filter(pa.array(keep))
+
+
+def _candidates(together: np.ndarray, weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Each -1 with each +1 of its key and epoch, of all keys at once: the first of both, the first and the second, …"""
+    starts = np.flatnonzero(~together)
+    sizes = np.diff(np.append(starts, len(together)))
+    negative = np.add.reduceat((weights < 0).astype(np.int64), starts)
+    for one in range(int(negative.max())):
+        for other in range(int((sizes - negative).max())):
+            have = (one < negative) & (other < sizes - negative)
+            yield starts[have] + one, (starts + negative)[have] + other
 
 
 def merge_versions(table: pa.Table, key_columns: Sequence[str], bottom: bool) -> pa.Table:

@@ -5,7 +5,8 @@ sorted runs, found by their bounds, and rows that Spark staged unsorted — sort
 run. Nothing is shuffled through Spark: its row-by-row conversions cost more than all of this (docs/design/state.md).
 
 Memory: a task holds its range, and ranges are cut so that one has about RANGE_ROWS rows or
-RANGE_BYTES bytes, whichever is less.
+RANGE_BYTES bytes, whichever is less. Where one vnode has more, as it has all rows of a relation of one slice, runs are
+merged in ranges of its keys: from the bound of one row group to that of another.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ RANGE_ROWS = 3_000_000
 PIECE_ROWS = 1 << 16
 RANGE_BYTES = 128 << 20
 """As stored, that is compressed; in memory it may be a few times as much."""
+
+ENOUGH = 2
+"""How often that may be in a range before it is cut by keys, which costs: hashes do not make all vnodes equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +81,16 @@ class MergeRange:
                 yield from report({self.layout.relation_id: giving_way(write) if self.policy is None else write()})
 
     def _write(
-        self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]
+        self,
+        first: int,
+        last: int,
+        run_groups: list[tuple[str, list[int]]],
+        staged: list[str],
+        keys: tuple[bytes, bytes] | None = None,
     ) -> list[RunFile]:
         writer = RunFileWriter(self.layout, self.files)
         try:
-            for rows in self._merged(first, last, run_groups, staged):
+            for rows in self._merged(first, last, run_groups, staged, keys):
                 writer.push(rows)
             return writer.finish()
         except BaseException:
@@ -89,12 +98,17 @@ class MergeRange:
             raise
 
     def _merged(
-        self, first: int, last: int, run_groups: list[tuple[str, list[int]]], staged: list[str]
+        self,
+        first: int,
+        last: int,
+        run_groups: list[tuple[str, list[int]]],
+        staged: list[str],
+        keys: tuple[bytes, bytes] | None = None,
     ) -> Iterator[pa.Table]:
-        """The rows to write, in order, in pieces."""
+        """The rows to write, in order, in pieces; of runs alone, those from one key to another, which is left out."""
         layout = self.layout
         key = [VNODE, *layout.key_names]
-        stored = self._read_runs(first, last, run_groups)
+        stored = self._read_runs(first, last, run_groups, keys)
         if self.policy is None:
             yield from _pieces(self._still_needed(merge_versions(sort_stored(layout, stored), key, self.bottom)))
             return
@@ -146,12 +160,18 @@ class MergeRange:
         tags = rows[TAG] if tag is None else pa.repeat(pa.scalar(tag, pa.int64()), rows.num_rows)
         return plain.append_column(TAG, tags)
 
-    def _read_runs(self, first: int, last: int, run_groups: list[tuple[str, list[int]]]) -> pa.Table:
+    def _read_runs(
+        self, first: int, last: int, run_groups: list[tuple[str, list[int]]], keys: tuple[bytes, bytes] | None
+    ) -> pa.Table:
         tables = [self.layout.stored_schema.empty_table()]
         for path, groups in run_groups:
             with open_parquet(self.files, path) as parquet:
                 table = parquet.read_row_groups(groups, use_threads=False)
             tables.append(self.layout.stored(within(table, first, last)))
+            if keys is not None:
+                low, high = keys
+                inside = [low <= key < high for key in self.layout.encode(tables[-1])]
+                tables[-1] = tables[-1].filter(pa.array(inside, pa.bool_()))
         return pa.concat_tables(tables)
 
     def _read_staged(self, first: int, last: int, paths: list[str]) -> pa.Table:
@@ -210,7 +230,9 @@ def merge_ranges(
             for file in run.files
             if (numbers := groups_of_vnodes(file, first, last, indexes))
         ]
-        packed.append(pickle.dumps((first, last, groups, [file.path for file in staged])))
+        split = key_ranges(runs, first, last, indexes) if not staged else []
+        for keys, of_keys in split or [(None, groups)]:
+            packed.append(pickle.dumps((first, last, of_keys, [file.path for file in staged], keys)))
     lines = run_tasks(spark, body, packed, REPORT_SCHEMA).to_pylist()
     return sorted(written_files(lines).get(body.layout.relation_id, []), key=lambda file: file.low)
 
@@ -224,3 +246,38 @@ def groups_of_vnodes(file: RunFile, first: int, last: int, indexes: IndexCache) 
         for number, (low, high, _) in enumerate(indexes.get(file).groups)
         if int.from_bytes(high[:2], "big") >= first and int.from_bytes(low[:2], "big") < last
     ]
+
+
+def key_ranges(
+    runs: Sequence[Run], first: int, last: int, indexes: IndexCache
+) -> list[tuple[tuple[bytes, bytes], list[tuple[str, list[int]]]]]:
+    """The row groups of vnodes ``first <= vnode < last`` by ranges of keys, if they are too many to be merged at once.
+
+    A range holds what RANGE_ROWS and RANGE_BYTES allow, and one row group of each file at its ends.
+    """
+    files = [file for run in runs for file in run.files]
+    chosen = {file.path: groups_of_vnodes(file, first, last, indexes) for file in files}
+    bounds = {file.path: indexes.get(file).groups for file in files if chosen[file.path]}
+    sized = sorted(
+        (bounds[file.path][group][0], max(rows / RANGE_ROWS, rows * file.bytes / max(1, file.rows) / RANGE_BYTES))
+        for file in files
+        for group in chosen[file.path]
+        for rows in (bounds[file.path][group][2],)
+    )
+    if sum(size for _, size in sized) <= ENOUGH:
+        return []
+    cuts, held = [first.to_bytes(2, "big")], 0.0
+    for low, size in sized:
+        if held and held + size > 1 and low > cuts[-1]:
+            cuts.append(low)
+            held = 0.0
+        held += size
+    found = []
+    for low, high in zip(cuts, [*cuts[1:], last.to_bytes(2, "big")], strict=True):
+        groups = [
+            (path, numbers)
+            for path, of_file in bounds.items()
+            if (numbers := [each for each in chosen[path] if of_file[each][1] >= low and of_file[each][0] < high])
+        ]
+        found.append(((low, high), groups))
+    return found

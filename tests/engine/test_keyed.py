@@ -84,6 +84,23 @@ def test_a_row_that_a_view_cannot_have_is_refused(tables, query):
     check(tables, "v")
 
 
+def test_pairs_that_never_were_fail_nobody(db):
+    """Both rows of a pair change at once; the old one beside the new one would divide by zero."""
+    db.sql("CREATE TABLE p (id INT PRIMARY KEY, k INT, x INT, y INT)")
+    views = {
+        "shares": "SELECT sum(a.x / b.y) AS s FROM p AS a JOIN p AS b ON a.k = b.id",
+        "counted": "SELECT sum(a.x) AS s FROM p AS a JOIN p AS b ON a.k = b.id AND 100 / b.y > a.x",
+    }
+    for name, query in views.items():
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db.sql("INSERT INTO p VALUES (1, 2, 10, 1), (2, NULL, 0, 1)")
+    assert db.sql("SELECT shares.s, counted.s FROM shares, counted").rows() == [(10, 10)]
+    db.sql("UPDATE p SET k = NULL, y = 0")
+    assert db.sql("SELECT shares.s, counted.s FROM shares, counted").rows() == [(None, None)]
+    with pytest.raises(DataError, match="division by zero"):
+        db.sql("UPDATE p SET k = 2")
+
+
 def test_a_view_that_cannot_be_made_is_not(tables):
     tables.sql("INSERT INTO t VALUES (1, 2, 2)")
     with pytest.raises(HeadraceError, match="was not created"):
@@ -216,6 +233,19 @@ def test_rows_that_tie_come_in_the_order_of_their_key(tables):
     assert sorted(tables.sql("SELECT id FROM v").rows()) == [(1,), (2,)]
     tables.sql("DELETE FROM t WHERE id = 1")
     assert sorted(tables.sql("SELECT id FROM v").rows()) == [(2,), (3,)]
+
+
+def test_the_first_and_the_last_of_a_group(tables):
+    query = (
+        "SELECT k, first_value(x ORDER BY id) AS f, last_value(x ORDER BY x % 2, id DESC) FILTER (WHERE id > 1) AS l,"
+        " array_agg(x ORDER BY k) AS a FROM t GROUP BY k"
+    )
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    tables.sql("INSERT INTO t VALUES (2, 1, 9), (1, 1, NULL), (3, 1, 7), (4, 2, 4)")
+    assert tables.sql("SELECT * FROM v ORDER BY k").rows() == [(1, None, 9, [7, 9, None]), (2, 4, 4, [4])]
+    tables.sql("DELETE FROM t WHERE id < 3")
+    assert tables.sql("SELECT k, f, l FROM v ORDER BY k").rows() == [(1, 7, 7), (2, 4, 4)]
+    check(tables, "v")
 
 
 def test_an_aggregate_of_nothing_has_a_row(tables):

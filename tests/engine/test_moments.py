@@ -8,8 +8,8 @@ import random
 import pytest
 
 import headrace
-from headrace.engine import keyed, moments
-from headrace.errors import Unsupported
+from headrace.engine import held, keyed, moments
+from headrace.errors import DataError, Unsupported
 from tests.support.waiting import eventually
 
 VIEWS = {
@@ -112,6 +112,88 @@ def test_the_clock_goes_on_after_a_crash_and_many_rows_are_a_query(clock, spark,
     check(db, "recent")
     assert db.sql("SELECT min(id) FROM recent").rows() == [(92,)]
     db.close()
+
+
+def test_a_row_that_becomes_due_stands_in_nobodys_way(db, clock, monkeypatch):
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    db.sql("CREATE TABLE f (id INT PRIMARY KEY)")
+    db.sql("CREATE MATERIALIZED VIEW due AS SELECT id, k FROM e WHERE at <= now()")
+    db.sql("CREATE MATERIALIZED VIEW share AS SELECT id, 100 / k AS s FROM due")
+    db.sql("CREATE MATERIALIZED VIEW past AS SELECT id FROM e WHERE at < now() AND id > 0")
+    later = "TIMESTAMPTZ '2026-01-01 12:05:00Z'"
+    db.sql(f"INSERT INTO e VALUES (1, 0, {later}), (2, 5, {later}), (3, 4, now() - INTERVAL '1 year')")
+    with pytest.raises(DataError, match='division by zero, in materialized view "share"'):
+        db.sql("INSERT INTO e VALUES (4, 0, TIMESTAMPTZ '2026-01-01 11:00:00Z')")
+    clock.forward(4)
+    with pytest.raises(DataError):  # it is due since the last epoch, but it is the statement that brings it
+        db.sql("INSERT INTO e VALUES (4, 0, TIMESTAMPTZ '2026-01-01 12:03:00Z')")
+    clock.forward(4)
+    db.sql("INSERT INTO f VALUES (1)")
+    assert db.sql("SELECT * FROM past ORDER BY id").rows() == [(1,), (2,), (3,)]
+    assert db.sql("SELECT * FROM share").rows() == [(3, 25)]
+    check(db, "due", "share", "past")
+    ((job, state, error),) = [(row[0], row[2], row[8]) for row in db.sql("SHOW JOBS").rows()]
+    assert state == "behind the clock" and error.startswith('division by zero, in materialized view "share"; it stays')
+    assert db.sql(f"SHOW JOB {job}").rows()[0][2] == state
+    assert db.sql("SELECT count(*) FROM rw_catalog.rw_ddl_progress").rows() == [(1,)]
+    assert 0 < db.engine.evaluator.keyed.due_in(db.engine.committed) <= held.RETRY_SECONDS
+    # It stays where it is, also for what is written now; and goes on when it can.
+    db.sql(f"INSERT INTO e VALUES (5, 10, {later}), (6, 50, now() - INTERVAL '1 year')")
+    assert db.sql("SELECT * FROM share ORDER BY id").rows() == [(3, 25), (6, 2)]
+    db.sql("DELETE FROM e WHERE id = 1")
+    assert db.sql("SELECT * FROM share ORDER BY id").rows() == [(2, 20), (3, 25), (5, 10), (6, 2)]
+    assert db.sql("SHOW JOBS").rows() == []
+    check(db, "due", "share", "past")
+    # The same if what cannot follow is dropped.
+    db.sql("INSERT INTO e VALUES (7, 0, TIMESTAMPTZ '2026-01-01 12:10:00Z')")
+    clock.forward(4)
+    caught_up(db, clock)
+    assert len(db.sql("SHOW JOBS").rows()) == 1
+    db.sql("DROP MATERIALIZED VIEW share")
+    caught_up(db, clock)
+    assert db.sql("SELECT count(*) FROM due").rows() == [(5,)]
+
+
+def test_nothing_is_computed_of_rows_that_are_not_there(db, clock):
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    db.sql(
+        "INSERT INTO e VALUES (1, 0, TIMESTAMPTZ '2026-01-01 12:05:00Z'), (2, 0, TIMESTAMPTZ '2027-01-01 00:00:00Z')"
+    )
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, 100 / k AS s FROM e WHERE at <= now()")
+    db.sql("INSERT INTO e VALUES (3, 0, TIMESTAMPTZ '2028-01-01 00:00:00Z')")
+    db.sql("UPDATE e SET k = 4 WHERE id = 1")
+    clock.forward(6)
+    caught_up(db, clock)
+    assert db.sql("SELECT * FROM v").rows() == [(1, 25)]
+    check(db, "v")
+
+
+def test_when_a_row_is_due_is_looked_for_once_and_not_for_ever(db, clock, monkeypatch):
+    read = []
+
+    def first_after(files, layout, runs, *rest, **named):
+        read.append(len(runs))
+        return found(files, layout, runs, *rest, **named)
+
+    found = moments.first_after
+    monkeypatch.setattr(moments, "first_after", first_after)
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, k INT, at TIMESTAMPTZ)")
+    db.sql("CREATE TABLE f (id INT PRIMARY KEY)")
+    db.sql("CREATE MATERIALIZED VIEW due AS SELECT id FROM e WHERE at <= now()")
+    db.sql("INSERT INTO e VALUES (1, 0, TIMESTAMPTZ '2026-01-01 12:05:00Z')")
+    db.sql("INSERT INTO e VALUES (2, 0, TIMESTAMPTZ '2026-01-01 12:06:00Z')")
+    keyed_relations = db.engine.evaluator.keyed
+    assert keyed_relations.due_in(db.engine.committed) == 300
+    read.clear()
+    clock.forward(1)
+    db.sql("INSERT INTO f VALUES (1)")
+    assert keyed_relations.due_in(db.engine.committed) == 240 and not read
+    db.sql("INSERT INTO e VALUES (3, 0, TIMESTAMPTZ '2026-01-01 12:03:00Z')")
+    assert keyed_relations.due_in(db.engine.committed) == 120 and set(read) == {1}
+    monkeypatch.setattr(moments, "NEXT_ROWS", 0)  # then it is not known, and there is an epoch to see
+    clock.forward(3)
+    db.sql("FLUSH")
+    assert keyed_relations.due_in(db.engine.committed) <= 0
 
 
 @pytest.mark.parametrize(

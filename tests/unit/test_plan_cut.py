@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
 from headrace.errors import Unsupported
@@ -15,7 +16,7 @@ from headrace.plan.keys import stream_key
 from headrace.plan.nodes import Node
 from headrace.plan.pieces import Keyed
 from headrace.sql.bind import bind_query
-from headrace.sql.dialect import parse_query
+from headrace.sql.dialect import parse_query, print_sql
 from headrace.types import SqlType
 
 INT, BIG, TEXT = SqlType("integer"), SqlType("bigint"), SqlType("varchar")
@@ -166,6 +167,12 @@ def test_what_is_written_otherwise(catalog, text):
         "SELECT id, (SELECT n FROM u WHERE u.y = t.k) AS n FROM t",
         "SELECT id, CASE WHEN k > 0 THEN (SELECT max(10 / n) FROM u WHERE u.y = t.k) END AS n FROM t",
         "SELECT id FROM t ORDER BY x FETCH FIRST 2 ROWS WITH TIES",
+        # An aggregate has a row where there are none; a function that returns rows may have none where there is one.
+        "SELECT id FROM t WHERE EXISTS (SELECT max(u.n) FROM u WHERE u.y = t.k)",
+        "SELECT id FROM t WHERE NOT EXISTS (SELECT count(*) FROM u WHERE u.y = t.k)",
+        "SELECT id FROM t WHERE EXISTS (SELECT generate_series(1, u.n) FROM u WHERE u.y = t.k)",
+        "SELECT id FROM t WHERE x = 1 OR EXISTS (SELECT generate_series(1, u.n) FROM u WHERE u.y = t.k)",
+        "SELECT id FROM t WHERE x IN (SELECT generate_series(1, u.n) FROM u WHERE u.y = t.k)",
     ],
 )
 def test_what_is_not_written_otherwise(catalog, text):
@@ -173,6 +180,42 @@ def test_what_is_not_written_otherwise(catalog, text):
         assert pieces(text, catalog)[-1].startswith("recompute")
     except Unsupported:
         assert "TIES" in text
+
+
+def test_the_ends_of_a_range_by_the_clock_stay_where_they_are(catalog):
+    catalog = catalog.add(_table(3, "e", {"id": INT, "at": SqlType("timestamptz")}, "id"))
+    between = "SELECT id FROM e WHERE at BETWEEN {} now() - INTERVAL '1 hour' AND now() + INTERVAL '1 hour'"
+    assert [each.split()[0] for each in pieces(between.format(""), catalog)].count("temporal") == 2
+    with pytest.raises(Unsupported, match="changes by itself"):  # the lower end may be either of them
+        pieces(between.format("SYMMETRIC"), catalog)
+
+
+@pytest.mark.parametrize(
+    ("call", "ties"),
+    [
+        ("first_value(s) OVER (PARTITION BY k ORDER BY x)", True),
+        ("sum(x) OVER (PARTITION BY k ORDER BY x ROWS 2 PRECEDING)", True),
+        ("nth_value(s, 2) OVER (PARTITION BY k ORDER BY x ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)", True),
+        # Here all rows that are equal are in the frame, whichever comes first.
+        ("sum(x) OVER (PARTITION BY k ORDER BY x)", False),
+        ("rank() OVER (PARTITION BY k ORDER BY x)", False),
+        ("sum(x) OVER (PARTITION BY k ORDER BY x RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)", False),
+    ],
+)
+def test_what_counts_rows_takes_those_that_tie_by_their_key(catalog, call, ties):
+    bound = bind_query(parse_query(f"SELECT {call} AS c FROM t"), catalog)
+    piece, _ = cut(bound, catalog, "v", bound.output)
+    (window,) = piece.query.find_all(exp.Window)
+    assert len(window.args["order"].expressions) == 1 + ties
+
+
+def test_what_is_computed_from_a_row_is_so_when_it_is_there(catalog):
+    catalog = catalog.add(_table(3, "e", {"id": INT, "x": INT, "at": SqlType("timestamptz")}, "id"))
+    query = "SELECT 100 / e.x AS s, e.id, e.x + e.id AS y FROM e WHERE at BETWEEN now() - INTERVAL '1 h' AND now()"
+    bound = bind_query(parse_query(query), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    assert [each.name for each in arrangements.keyed(last).visible_columns] == ["s", "id", "y"]
+    assert "/" in print_sql(last.query) and not any("/" in each.query for each in arrangements.made)
 
 
 def test_what_is_the_same_is_made_once(catalog):

@@ -170,6 +170,14 @@ def test_a_stream_has_one_of_three_modes():
 # --- consolidation ---------------------------------------------------------------------------------------------
 
 
+def test_all_pairs_of_a_key_cancel_wherever_they_stand():
+    """Both rows of a pair have changed, and the join says so in two steps: a1 b2 came and went."""
+    rows = table([(1, "a1 b2", 5, -1), (1, "a1 b1", 5, -1), (1, "a2 b2", 5, 1), (1, "a1 b2", 5, 1), (2, "x", 5, 1)])
+    assert entries(consolidate(rows, ["k"])) == [(1, "a1 b1", 5, -1), (1, "a2 b2", 5, 1), (2, "x", 5, 1)]
+    twice = table([(1, "x", 5, -1), (1, "x", 5, -1), (1, "x", 5, 1), (1, "x", 6, 1), (2, "y", 5, -1), (2, "y", 5, 1)])
+    assert entries(consolidate(twice, ["k"])) == [(1, "x", 5, -1), (1, "x", 6, 1)]
+
+
 def test_an_update_to_the_same_is_no_change():
     rows = table([(1, "a", 5, -1), (1, "a", 5, 1), (2, "a", 5, -1), (2, "b", 5, 1), (3, "a", 5, 1), (4, "a", 5, -1)])
     assert {entry[0] for entry in entries(consolidate(rows, ["k"]))} == {2, 3, 4}
