@@ -253,6 +253,7 @@ class FileFeed(Feed):
         except HeadraceError as error:
             self._hand_over(Looked(before={}, error=error))
         except Exception as problem:  # whatever it was: it is said, and the next list is made
+            log.error("unexpected error while %s is listed", self.definition.option[PATH], exc_info=problem)
             told = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
             self._hand_over(Looked(before={}, error=told))
         finally:
