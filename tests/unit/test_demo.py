@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
 
+import confluent_kafka
 import pytest
 from rich.console import Console
 
 from headrace.demo.books import Books, Filling
+from headrace.demo.kafka import story as kafka_story
 from headrace.demo.ledger import Ledger
+from headrace.demo.process import DemoFailed
 from headrace.demo.screen import Screen, sparkline
 from headrace.demo.shop import (
     CREATE,
@@ -28,6 +33,7 @@ from headrace.demo.story import run, verdict
 from headrace.demo.wire import hear
 from headrace.serving.progress import Progress
 from headrace.sql.parse import parse
+from tests.support.waiting import eventually
 
 HISTORY = 500
 
@@ -352,3 +358,22 @@ def test_a_failed_job_and_a_late_plug_fail_it(monkeypatch):
     done = [status(*(job(name, 100) for name in CREATE)), status()]
     code, text = told(monkeypatch, [], first=[*lines[:-2], *done])
     assert code == 1 and "before the plug could be pulled" in text
+
+
+# --- demo-kafka --------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_whose_broker_is_gone_ends_all_the_same():
+    given = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 10, "log_level": 0}
+    producer = kafka_story.Producer(cast(Any, SimpleNamespace(producer=lambda: confluent_kafka.Producer(given))))
+    producer._thread.start()
+    eventually(lambda: sum(producer.sent) == 10)  # its queue is full
+    assert not producer.stop(0.1) and not producer._thread.is_alive()
+
+
+def test_a_broker_that_ends_is_told(tmp_path):
+    story = kafka_story.Story(Console(file=io.StringIO()), tmp_path, 1)
+    story._broker = cast(Any, SimpleNamespace(alive=False))
+    forever = SimpleNamespace(expect=lambda patience: {"is": "status", "epoch": 1, "look": {"fraction": 0.1}})
+    with pytest.raises(DemoFailed, match="the broker has ended"):
+        story._follow(cast(Any, forever), until=None)

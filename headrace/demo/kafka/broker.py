@@ -94,10 +94,16 @@ class PrivateBroker:
         formatting = self._java(
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._settings)
         )
-        if formatting.wait(PATIENCE) != 0:
-            raise DemoFailed(f"Kafka did not format its storage:\n{self._log}")
-        self._process: subprocess.Popen | None = None
-        self.start()
+        self._process: subprocess.Popen | None = formatting
+        try:
+            if formatting.wait(PATIENCE) != 0:
+                raise DemoFailed(f"Kafka did not format its storage:\n{self._log}")
+            self.start()
+        except BaseException as problem:  # nobody else knows of the process yet
+            self.end()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                raise DemoFailed(f"Kafka did not format its storage within {PATIENCE:.0f} s:\n{self._log}") from None
+            raise
 
     def _java(self, *command: str, options: Sequence[str] = ()) -> subprocess.Popen:
         with (self.folder / "log").open("ab") as written:
@@ -124,6 +130,10 @@ class PrivateBroker:
             except self.kafka.KafkaException:
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise DemoFailed(f"Kafka did not start:\n{self._log}") from None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
         if self._process is not None:
