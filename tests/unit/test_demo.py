@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
@@ -358,6 +361,20 @@ def test_a_failed_job_and_a_late_plug_fail_it(monkeypatch):
     done = [status(*(job(name, 100) for name in CREATE)), status()]
     code, text = told(monkeypatch, [], first=[*lines[:-2], *done])
     assert code == 1 and "before the plug could be pulled" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_it_ends_its_processes(number):
+    code = (
+        "import time\nfrom headrace import cli\nimport headrace.demo.kafka as demo\n"
+        "def run(**_):\n    try:\n        print('playing', flush=True)\n        time.sleep(60)\n"
+        "    finally:\n        print('tidied up')\n"
+        "demo.run = run\ncli.main(['demo-kafka'])"
+    )
+    playing = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert playing.stdout.readline() == "playing\n"
+    playing.send_signal(number)
+    assert playing.communicate(timeout=60)[0] == "tidied up\n" and playing.returncode == 128 + number
 
 
 # --- demo-kafka --------------------------------------------------------------------------------------------------

@@ -166,7 +166,9 @@ class PrivateBroker:
 
     def producer(self, **config: str) -> Any:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return self.kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": "1", **settings})
+        # What goes wrong is said by errors: its own log would be written into what the demo tells.
+        given = {"bootstrap.servers": self.servers, "linger.ms": "1", "log_level": "2"}
+        return self.kafka.Producer({**given, **settings})
 
 
 def _free_port() -> int:
