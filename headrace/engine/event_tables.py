@@ -95,9 +95,16 @@ class FoldRange:
 
 def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the last row, in the order in which those came."""
-    columns = [rows[name].to_pylist() for name in key]
+    columns = [_comparable(rows[name]).to_pylist() for name in key]
     last = {each: at for at, each in enumerate(zip(*columns, strict=True))}
     return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(list(last.values()))))
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In Python a NaN is no other, and in a key they are all one. No key has a NULL, which can stand for it."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,3 +196,6 @@ def test_many_at_once_are_what_each_is(format, columns, seed):
 def test_of_each_key_the_last_counts():
     rows = pa.table({"a": [1, 2, 1, None, 2, None], "v": [1, 2, 3, 4, 5, 6]})
     assert last_of_each(rows, ["a"])["v"].to_pylist() == [3, 5, 6]
+    nan = float("nan")
+    rows = pa.table({"a": [nan, 1.0, -0.0, float("nan"), 0.0], "v": [1, 2, 3, 4, 5]})
+    assert last_of_each(rows, ["a"])["v"].to_pylist() == [2, 4, 5]

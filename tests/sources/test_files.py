@@ -137,6 +137,20 @@ def test_files_of_lines_grow(tmp_path):
     assert source.ids() == [1, 2, 3, 4, 5]
 
 
+def test_the_same_file_twice(tmp_path):
+    """Listed again it is the one that is known; under another name it is another one, whatever is in it."""
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n')
+    source = Source(tmp_path, "json")
+    for _ in range(3):
+        assert source.list() == Extent(0, 1)
+    (tmp_path / "b.json").write_text(path.read_text())
+    os.rename(path, tmp_path / "c.json")
+    assert sorted(row["file"] for row in source.read(1)[0]) == ["b.json", "c.json"]
+    os.rename(tmp_path / "c.json", path)  # it is known, and as it was
+    assert source.list().end == 3
+
+
 def test_the_last_line_need_not_end_if_nobody_writes_any_more(tmp_path):
     (tmp_path / "a.csv").write_text("id,word\n1,a\n2,b")
     source = Source(tmp_path, "csv")
