@@ -65,7 +65,7 @@ class Writer:
 @pytest.mark.parametrize("by", ["driver", "tasks"])
 def test_upserts_deletes_and_views_on_them(db, broker, by, monkeypatch):
     if by == "tasks":
-        monkeypatch.setattr(event_tables, "SMALL_EVENTS", 0)
+        monkeypatch.setattr(event_tables, "SMALL_BYTES", 1000)  # they are few, but large
         monkeypatch.setattr(connector, "TASK_OFFSETS", 20)  # a key's events are in several of them
     topic = broker.topic(partitions=3)
     writer = Writer(broker, topic, 3)
