@@ -18,13 +18,18 @@ from headrace.demo.process import DemoFailed
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
 JARS = "HEADRACE_KAFKA_JARS"
 """The environment variable with a folder that has them, for who has no Maven"""
-PATIENCE = 60.0
+PATIENCE = 120.0
+"""Seconds, of a machine that does much else: if the process ends, that is told at once"""
 FETCHING = 300.0
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>headrace</groupId><artifactId>jars</artifactId><version>1</version><dependencies><dependency>
 <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
 </dependency></dependencies></project>"""
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+
+class NoKafka(DemoFailed):
+    """It is not there, and cannot be had."""
 
 
 def jars_of(coordinates: str, folder: Path) -> Path:
@@ -34,7 +39,7 @@ def jars_of(coordinates: str, folder: Path) -> Path:
     if given is not None and (Path(given) / f"{artifact}-{version}.jar").is_file():
         return Path(given)
     if shutil.which("mvn") is None:
-        raise DemoFailed(f"{artifact} {version} is needed: install Maven, or put its jars into a folder and set {JARS}")
+        raise NoKafka(f"{artifact} {version} is needed: install Maven, or put its jars into a folder and set {JARS}")
     folder.mkdir(parents=True, exist_ok=True)
     pom = folder / "pom.xml"
     pom.write_text(_POM.format(*coordinates.split(":")))
@@ -43,13 +48,11 @@ def jars_of(coordinates: str, folder: Path) -> Path:
         try:
             done = subprocess.run([*command, *offline], capture_output=True, text=True, timeout=FETCHING)
         except subprocess.TimeoutExpired:
-            raise DemoFailed(f"Maven did not get {coordinates} within {FETCHING:.0f} seconds") from None
+            raise NoKafka(f"Maven did not get {coordinates} within {FETCHING:.0f} seconds") from None
         if done.returncode == 0:
             return folder
     said = [line for line in done.stdout.splitlines() if "ERROR" in line]
-    raise DemoFailed(
-        f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}"
-    )
+    raise NoKafka(f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}")
 
 
 class PrivateBroker:
@@ -64,7 +67,7 @@ class PrivateBroker:
             import confluent_kafka
             import confluent_kafka.admin
         except ImportError:
-            raise DemoFailed("it needs the package confluent-kafka: pip install 'headrace[kafka]'") from None
+            raise NoKafka("it needs the package confluent-kafka: pip install 'headrace[kafka]'") from None
         self.kafka: Any = confluent_kafka
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
