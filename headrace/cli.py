@@ -9,7 +9,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -270,22 +270,33 @@ def run_serve(options: argparse.Namespace) -> int:
     return serve(options, say=lambda line: print(line, flush=True))
 
 
+def _played(run: Callable[..., int], options: argparse.Namespace) -> int:
+    """A demo starts processes, which are not to outlive it when its terminal is closed, or it is told to end."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    return run(rows=options.rows, keep=options.keep)
+
+
+def _leave(number: int, _: Any) -> None:
+    raise SystemExit(128 + number)
+
+
 def run_demo(options: argparse.Namespace) -> int:
     from headrace.demo import run
 
-    return run(rows=options.rows, keep=options.keep)
+    return _played(run, options)
 
 
 def run_demo_cdc(options: argparse.Namespace) -> int:
     from headrace.demo.cdc import run
 
-    return run(rows=options.rows, keep=options.keep)
+    return _played(run, options)
 
 
 def run_demo_kafka(options: argparse.Namespace) -> int:
     from headrace.demo.kafka import run
 
-    return run(rows=options.rows, keep=options.keep)
+    return _played(run, options)
 
 
 def run_status(options: argparse.Namespace) -> int:

@@ -59,6 +59,9 @@ TABLE_EVENTS = 500_000
 SMALL_EVENTS = 10_000
 """Up to this many come to the driver: so few old rows are looked up faster by it than by tasks that read for them"""
 
+SMALL_BYTES = 32 << 20
+"""… if they are not large: of decoded rows, of all tasks together"""
+
 TASK_TAGS = 1 << 32
 """More than a task has events; what a later task read comes later"""
 
@@ -67,16 +70,19 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class FoldRange:
-    """A task body for ``mapInArrow``: a pickled range in; out comes what it does to each key, and a report."""
+    """A task body for ``mapInArrow``: a pickled range in; out comes a report, and what it does to each key: NULL, if
+    that is too much to be handed over."""
 
     reader: Reader
     key: tuple[str, ...]
     on_bad: str
+    most_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
-                report, rows = Report(), b""
+                report = Report()
+                rows: bytes | None = b""
                 try:
                     rows = self._folded(pickle.loads(packed), report)
                 except HeadraceError as problem:
@@ -85,19 +91,29 @@ class FoldRange:
                     {"report": pa.array([pickle.dumps(report)], pa.binary()), "rows": pa.array([rows], pa.binary())}
                 )
 
-    def _folded(self, task: Any, report: Report) -> bytes:
-        tables = []
+    def _folded(self, task: Any, report: Report) -> bytes | None:
+        tables: list[pa.Table] = []
+        size = 0
         for decoded in self.reader.read(task):
             judge(self.on_bad, decoded, report)
             tables.append(decoded.rows)
+            if (size := size + decoded.rows.nbytes) > self.most_bytes:
+                return None
         return packed_rows(last_of_each(pa.concat_tables(tables), self.key)) if tables else b""
 
 
 def last_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Of each key the last row, in the order in which those came."""
-    columns = [rows[name].to_pylist() for name in key]
+    columns = [_comparable(rows[name]).to_pylist() for name in key]
     last = {each: at for at, each in enumerate(zip(*columns, strict=True))}
     return rows if len(last) == rows.num_rows else rows.take(pa.array(np.sort(list(last.values()))))
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """In Python a NaN is no other, and in a key they are all one. No key has a NULL, which can stand for it."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +207,7 @@ class TableReader:
         folder = f"staging/{uuid.uuid4().hex}"
         try:
             few = sum(each.size for each in ranges) <= SMALL_EVENTS
-            report, change = self._read(table, ranges) if few else self._stage(table, ranges, folder)
+            report, change = (self._read(table, ranges) if few else None) or self._stage(table, ranges, folder)
             report.lost += sum(gap.size for gap in gaps)
             after = stream.took(*ranges)
             self._feed.confirm()
@@ -223,17 +239,23 @@ class TableReader:
             raise whole.error
         return whole, StagedChanges(files=tuple(staged)) if staged else None
 
-    def _read(self, table: Relation, ranges: Sequence[Range]) -> tuple[Report, ChangelogRows | None]:
+    def _read(self, table: Relation, ranges: Sequence[Range]) -> tuple[Report, ChangelogRows | None] | None:
+        """None, if they are too large to pass through here."""
         if not ranges:
             return Report(), None
-        key = tuple(each.name for each in table.pk)
-        body = FoldRange(reader=self._feed.reader, key=key, on_bad=self._feed.definition.on_bad)
         # A key's events are in one split, and the tasks of a split answer in the order of its offsets.
         tasks = [pickle.dumps(task) for task in self._feed.tasks(ranges, self._engine.default_parallelism)]
+        key = tuple(each.name for each in table.pk)
+        body = FoldRange(
+            reader=self._feed.reader, key=key, on_bad=self._feed.definition.on_bad,
+            most_bytes=SMALL_BYTES // len(tasks),
+        )  # fmt: skip
         use_pool(self._engine.spark, "epochs")
         with spark_errors(f'reading table "{table.name}"'):
             lines = run_tasks(self._engine.spark, body, tasks, "report BINARY, rows BINARY").to_pylist()
         failpoint("after_ingest")
+        if any(line["rows"] is None for line in lines):
+            return None
         whole, parts = Report(), []
         for line in lines:
             whole.add(pickle.loads(line["report"]))

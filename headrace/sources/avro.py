@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Protocol
 from uuid import UUID
@@ -105,8 +107,11 @@ def meant(schema: Any) -> Any:
 def read_value(data: bytes, schema: Any, start: int = 0) -> Any:
     source = io.BytesIO(data)
     source.seek(start)
+    avro = library()
     try:
-        found = library().schemaless_reader(source, schema, None)
+        found = avro.schemaless_reader(source, schema, None)
+    except MemoryError:
+        raise
     except Exception as problem:  # whatever it makes of bytes that are something else: they are not a record
         raise NotThis(f"it is not a record of the schema: {problem or type(problem).__name__}") from None
     if source.tell() != len(data):
@@ -178,6 +183,8 @@ def _in_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
+    if isinstance(value, float) and math.isfinite(value):
+        return Decimal(repr(value))  # written like any other number: not as Python would
     return str(value) if isinstance(value, UUID) else value
 
 

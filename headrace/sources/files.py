@@ -63,6 +63,9 @@ LISTED_AHEAD = 4
 TOLD = 10_000
 """Warnings that are remembered, so as not to say them again"""
 
+SEARCHED = 10_000
+"""Files of which it is remembered that their last line has no end yet; of others it is looked for from the beginning"""
+
 
 def check(definition: Definition) -> None:
     options = definition.option
@@ -124,6 +127,8 @@ class Folder:
     definition: Definition
     storage: Storage
     pattern: str
+    searched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By path, a range of bytes in which no line ends: who writes a long one would have it read again with each list"""
 
     @property
     def lines(self) -> bool:
@@ -163,22 +168,27 @@ class Folder:
                 raise
             return Measured(end=0, bad=str(problem).splitlines()[0]) if settled else None
 
-    @staticmethod
-    def _lines(file: Found, opened: Any, before: Seen | None, settled: bool) -> Measured:
+    def _lines(self, file: Found, opened: Any, before: Seen | None, settled: bool) -> Measured:
         """Up to the last line that is complete. What nobody has written to for a while is taken to be complete."""
-        at = 0 if before is None else before.end
         rewritten = before is not None and not has_marks(opened, before.begins_with)
-        end = file.size
-        if not settled:
-            while end > at:
-                first = max(at, end - TAIL)
-                opened.seek(first)
-                newline = opened.read(end - first).rfind(b"\n")
-                if newline >= 0:
-                    end = first + newline + 1
-                    break
-                end = first
+        end = file.size if settled else self._last_end(file, opened, 0 if before is None else before.end)
         return Measured(end=end, begins_with=marks_of_lines(opened, end), rewritten=rewritten)
+
+    def _last_end(self, file: Found, opened: Any, at: int) -> int:
+        """Where the last line ends, if one does behind an offset; or else there."""
+        since, until = self.searched.pop(file.path, (at, at))
+        first, end = until if since == at and until <= file.size else at, file.size
+        while end > first:
+            start = max(first, end - TAIL)
+            opened.seek(start)
+            newline = opened.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        if len(self.searched) >= SEARCHED:
+            self.searched.clear()
+        self.searched[file.path] = (at, file.size)
+        return at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +197,7 @@ class Looked:
 
     pieces: tuple[Piece, ...] = ()
     notes: tuple[tuple[Found, str], ...] = ()
-    """Of those that are left alone, and why; no text: nothing has changed in them"""
+    """Of those that are left alone, and why"""
     before: Mapping[str, int]
     """The last piece that was known of them then"""
     error: HeadraceError | None = None
@@ -253,6 +263,7 @@ class FileFeed(Feed):
         except HeadraceError as error:
             self._hand_over(Looked(before={}, error=error))
         except Exception as problem:  # whatever it was: it is said, and the next list is made
+            log.error("unexpected error while %s is listed", self.definition.option[PATH], exc_info=problem)
             told = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
             self._hand_over(Looked(before={}, error=told))
         finally:
@@ -301,8 +312,7 @@ class FileFeed(Feed):
         same = {path for path, number in zip(looked.before, numbers, strict=True) if number == looked.before[path]}
         for file, note in looked.notes:
             if file.path in same:
-                if note:
-                    self._tell(note)
+                self._tell(note)
                 # As it is now it is known, and need not be looked into until it changes again.
                 self._known.put([file.path], numbers=[looked.before[file.path]], marks=[file.mark])
         pieces = [each for each in looked.pieces if each.path in same]

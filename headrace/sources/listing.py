@@ -117,8 +117,7 @@ class Listing:
     def compare(
         self, found: Sequence[Found], known: Mapping[str, Seen], measure: Measure, *, all_of: Map = map
     ) -> tuple[list[Piece], list[tuple[Found, str]]]:
-        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone:
-        nothing, if they have been written to and are as they were.
+        """The pieces that are new, oldest file first, and what somebody should hear about files that are left alone.
 
         ``all_of`` may have several files measured at the same time.
         """
@@ -144,7 +143,8 @@ class Listing:
             elif before is None or measured.end > before.end:
                 pieces += self._cut(each, 0 if before is None else before.end, measured)
             elif each.size == before.end:
-                notes.append((each, ""))
+                # Its beginning and its end are the same. What lies between would have to be read, all of it, to tell.
+                notes.append((each, f"{each.path} was written to after it was read: what was read of it stays"))
         return pieces, notes
 
     def _cut(self, file: Found, start: int, measured: Measured) -> list[Piece]:

@@ -7,6 +7,7 @@ that cannot be reached holds up those events only whose schema is new to a proce
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import time
 import urllib.error
@@ -69,6 +70,10 @@ class Registry:
 
     def _parsed(self, found: Mapping[str, Any], named: dict[str, Any], what: str) -> Any:
         """With the schemas that it refers to, which are parsed before it."""
+        if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+            # Somebody answers in its place, a proxy perhaps: that is nothing that the event could help.
+            raise SourceUnreachable(f"the registry of schemas at {self.url} answers for {what} with something else")
+        avro_library = avro.library()
         if found.get("schemaType", "AVRO") != "AVRO":
             raise NotThis(f"{what} is not one of Avro's, but {found['schemaType']}")
         for each in found.get("references") or ():
@@ -78,7 +83,9 @@ class Registry:
                 raise NotThis(f"{what} refers to version {version} of {each['subject']}, which the registry has not")
             self._parsed(other, named, f"version {version} of {each['subject']}")
         try:
-            return avro.library().parse_schema(avro.meant(json.loads(found["schema"])), named_schemas=named)
+            return avro_library.parse_schema(avro.meant(json.loads(found["schema"])), named_schemas=named)
+        except MemoryError:
+            raise
         except Exception as problem:  # it has errors of many kinds for that
             raise NotThis(f"{what} cannot be read: {problem}") from None
 
@@ -102,7 +109,7 @@ class Registry:
                     hint="see schema.registry.username and schema.registry.password",
                 ) from None
             raise SourceUnreachable(f"the registry of schemas at {self.url} answers {problem.code}") from None
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, http.client.HTTPException) as problem:
             reason = getattr(problem, "reason", problem)
             raise SourceUnreachable(f"the registry of schemas at {self.url} cannot be reached: {reason}") from None
 

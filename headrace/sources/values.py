@@ -9,7 +9,7 @@ import base64
 import binascii
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.sources.json_texts import normal_text
 from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import INTEGERS, SqlType
 
@@ -40,7 +41,7 @@ def reason_of(problem: Exception) -> str:
 
     What nobody has thought of is the event's fault: otherwise one of them would hold up its source for ever.
     """
-    if isinstance(problem, (HeadraceError, OSError, MemoryError)):
+    if isinstance(problem, (HeadraceError, OSError, MemoryError, ImportError)):
         raise problem
     return str(problem if isinstance(problem, NotThis) else NotThis(f"{type(problem).__name__}: {problem}"))
 
@@ -147,22 +148,9 @@ def _moment(millis: int, kind: SqlType) -> datetime:
 
 def _json_text(value: Any) -> str:
     try:
-        return _text(_dumped(value, _decimal_text))
+        return _text(normal_text(value))
     except (ValueError, RecursionError) as problem:
         raise NotThis(f"{_shown(value)} is not JSON: {problem}") from None
-
-
-def _dumped(value: Any, default: Callable[[Any], Any], *, allow_nan: bool = False) -> str:
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=allow_nan, default=default
-    )
-
-
-def _decimal_text(value: Any) -> Any:
-    # A Decimal is what a JSON number with a point was read as.
-    if not isinstance(value, Decimal):
-        raise NotThis(f"{_shown(value)} is nothing that JSON has")
-    return int(value) if value == value.to_integral_value() and abs(value) < 1 << 53 else float(value)
 
 
 def _shown(value: Any) -> str:
@@ -170,7 +158,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         text = str(value)  # as it was written: as a double it may be infinite
     else:
-        text = _dumped(value, str, allow_nan=True)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import socketserver
 import sys
+import threading
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -13,8 +15,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from headrace.cdc.problems import SourceUnreachable
 from headrace.errors import EnvironmentProblem, InvalidDefinition
-from headrace.sources import avro, kafka
+from headrace.sources import avro, kafka, registry
 from headrace.sources.decoding import decode
 from headrace.sources.definition import Definition
 from headrace.types import SqlType, array_of, map_of
@@ -78,11 +81,13 @@ NESTED = {
             {"name": "x", "type": "double"}, {"name": "raw", "type": "bytes"},
             {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         ]},
-        {"u": uuid.UUID(int=7), "at": datetime.time(4), "x": 0.5, "raw": b"hi", "day": datetime.date(2026, 1, 2)},
+        {"u": uuid.UUID(int=7), "at": datetime.time(4), "x": 1e-7, "raw": b"hi", "day": datetime.date(2026, 1, 2)},
     ),
     "m": ({"type": "map", "values": "double"}, {"a": 1.5}),
 }  # fmt: skip
-OF_NESTED = '{"at":"04:00:00","day":"2026-01-02","raw":"\\\\x6869","u":"00000000-0000-0000-0000-000000000007","x":0.5}'
+OF_NESTED = (
+    '{"at":"04:00:00","day":"2026-01-02","raw":"\\\\x6869","u":"00000000-0000-0000-0000-000000000007","x":0.0000001}'
+)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +133,38 @@ def test_a_package_that_is_missing_is_named(package, ask, monkeypatch):
     with pytest.raises(EnvironmentProblem, match=package.replace("_", "-")) as problem:
         ask()
     assert "pip install" in problem.value.hint
+
+
+def test_a_package_that_is_missing_where_a_task_runs_makes_no_event_bad(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(EnvironmentProblem, match="fastavro"):
+        avro.read_value(written(), SCHEMA)
+
+
+class Answers(socketserver.StreamRequestHandler):
+    """To whatever is asked."""
+
+    def handle(self) -> None:
+        while self.rfile.readline().strip():
+            pass
+        self.wfile.write(self.server.answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"sche', "cannot be reached"), (b"what?\r\n\r\n", "cannot be"),
+        (b"", "cannot be reached"), (b"HTTP/1.1 200 OK\r\n\r\n<html>", "cannot be reached"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "something else"), (b'HTTP/1.1 200 OK\r\n\r\n{"id": 1}', "something else"),
+    ],
+)  # fmt: skip
+def test_a_registry_that_answers_with_half_of_it_or_something_else_makes_no_event_bad(answer, said):
+    with socketserver.TCPServer(("127.0.0.1", 0), Answers) as server:
+        server.answer = answer
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        asked = registry.Registry(url=f"http://127.0.0.1:{server.server_address[1]}")
+        with pytest.raises(SourceUnreachable, match=said):
+            decode(definition(), [b"\0\0\0\0\1x"], asked)
 
 
 def test_a_field_that_the_schema_lacks_is_null():

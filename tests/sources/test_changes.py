@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 import random
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
 
-from headrace.engine.event_tables import last_of_each
-from headrace.sources.changes import Changes, Truncated
+from headrace.engine.event_tables import FoldRange, last_of_each
+from headrace.sources.changes import DELETED, Changes, Truncated
+from headrace.sources.connector import Decoded
 from headrace.sources.decoding import NotThis
 from headrace.sources.definition import Definition
 from headrace.sources.kafka import ChangesReader
@@ -193,6 +196,20 @@ def test_many_at_once_are_what_each_is(format, columns, seed):
     ]
 
 
+def test_few_events_that_are_large_do_not_pass_through_the_driver():
+    blocks = [Decoded(rows=pa.table({"a": [at], DELETED: [False], "v": ["x" * 1000]})) for at in range(10)]
+    read = []
+    reader = SimpleNamespace(read=lambda task: (read.append(each) or each for each in blocks))
+    task = pa.record_batch({"task": pa.array([pickle.dumps("all")], pa.binary())})
+    for most, taken in ((100_000, 10), (2_500, 3)):
+        read.clear()
+        (answer,) = FoldRange(reader=reader, key=("a",), on_bad="fail", most_bytes=most)(iter([task]))
+        assert len(read) == taken and (answer.column("rows")[0].as_py() is None) == (taken < 10)
+
+
 def test_of_each_key_the_last_counts():
     rows = pa.table({"a": [1, 2, 1, None, 2, None], "v": [1, 2, 3, 4, 5, 6]})
     assert last_of_each(rows, ["a"])["v"].to_pylist() == [3, 5, 6]
+    nan = float("nan")
+    rows = pa.table({"a": [nan, 1.0, -0.0, float("nan"), 0.0], "v": [1, 2, 3, 4, 5]})
+    assert last_of_each(rows, ["a"])["v"].to_pylist() == [2, 4, 5]

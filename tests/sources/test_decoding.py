@@ -143,6 +143,26 @@ def test_numbers_and_objects_in_a_text_column_are_their_text():
     assert [text for (text,) in found] == numbers and not faults
 
 
+def test_numbers_in_jsonb_keep_their_digits():
+    """As in PostgreSQL, where they are numeric: beyond 2^53 a double would make another number of them."""
+    numbers = [
+        "9007199254740993",
+        "9007199254740993.25",
+        "12345678901234567890123456789012345678",
+        "0.1",
+        "-1e-7",
+        "1e2",
+    ]
+    numbers += ["1e40", "7" * 40 + ".5"]
+    meant = [*numbers[:4], "-0.0000001", "100", "1.0E40", numbers[-1]]
+    text = f'{{"j": {{"n": [{", ".join(numbers)}]}}, "s": [{numbers[1]}]}}'
+    ((found, array),), faults = rows(source(j=SqlType("jsonb"), s=SqlType("varchar")), text.encode())
+    assert found == f'{{"n":[{",".join(meant)}]}}' and array == f"[{numbers[1]}]" and not faults
+    assert rows(source(j=SqlType("jsonb")), b'{"j": [1e400]}')[1] == [
+        (0, 'column "j": ["1E+400"] is not JSON: 1E+400 is a number that is too large')
+    ]
+
+
 def test_of_a_field_that_comes_twice_the_last_counts():
     assert rows(source(i=SqlType("integer")), b'{"i": 1, "i": 2}') == ([(2,)], [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -136,6 +137,20 @@ def test_files_of_lines_grow(tmp_path):
     assert source.ids() == [1, 2, 3, 4, 5]
 
 
+def test_the_same_file_twice(tmp_path):
+    """Listed again it is the one that is known; under another name it is another one, whatever is in it."""
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n')
+    source = Source(tmp_path, "json")
+    for _ in range(3):
+        assert source.list() == Extent(0, 1)
+    (tmp_path / "b.json").write_text(path.read_text())
+    os.rename(path, tmp_path / "c.json")
+    assert sorted(row["file"] for row in source.read(1)[0]) == ["b.json", "c.json"]
+    os.rename(tmp_path / "c.json", path)  # it is known, and as it was
+    assert source.list().end == 3
+
+
 def test_the_last_line_need_not_end_if_nobody_writes_any_more(tmp_path):
     (tmp_path / "a.csv").write_text("id,word\n1,a\n2,b")
     source = Source(tmp_path, "csv")
@@ -233,15 +248,57 @@ def test_a_file_that_is_written_anew_and_as_long_as_before_is_told(tmp_path, cap
     path.write_text('{"id": 1}\n')
     source = Source(tmp_path, "json")
     assert source.ids() == [1]
-    os.utime(path, (5, 5))  # touched: looked into once, and then no more
+    os.utime(path, (5, 5))  # looked into once, and then no more
     source.list()
-    assert not caplog.text
+    assert "a.json was written to after it was read" in caplog.text
     with monkeypatch.context() as closed:
         closed.setattr(files.Folder, "measure", lambda *_: pytest.fail("it is known"))
         source.list()
     path.write_text('{"id": 2}\n')
     source.list()
     assert "a.json was written anew" in caplog.text
+
+
+def test_what_was_changed_in_the_middle_of_a_file_is_told(tmp_path, caplog):
+    """That it begins and ends as before, and is as long, does not mean that nothing has happened."""
+    path = tmp_path / "a.json"
+    lines = ["".join(f'{{"id": {id}}}\n' for id in ids) for ids in (range(10, 60), range(60, 90), range(10, 60))]
+    path.write_text("".join(lines))
+    source = Source(tmp_path, "json")
+    before = source.ids()
+    path.write_text(lines[0] + lines[1].replace("7", "8") + lines[2])
+    os.utime(path, (5, 5))
+    assert source.list().end == 1 and len(before) == 130
+    assert "a.json was written to after it was read: what was read of it stays" in caplog.text
+
+
+def test_a_line_that_somebody_writes_is_not_read_again_with_each_list(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1, "word": "' + "x" * 500_000)
+    source, read, original = Source(tmp_path, "json"), [], LocalStorage.open_input
+
+    class Counting:
+        def __init__(self, opened):
+            self.opened, self.seek = opened, opened.seek
+
+        def read(self, size):
+            read.append(size)
+            return self.opened.read(size)
+
+    @contextlib.contextmanager
+    def counting(self, name):
+        with original(self, name) as opened:
+            yield Counting(opened)
+
+    monkeypatch.setattr(LocalStorage, "open_input", counting)
+    assert source.list().end == 0 and sum(read) >= 500_000
+    read.clear()
+    with path.open("a") as more:
+        more.write("y" * 1000)
+    assert source.list().end == 0 and sum(read) == 1000
+    with path.open("a") as more:
+        more.write('"}\n{"id": 2}\n{')
+    assert source.ids() == [1, 2]
 
 
 def test_a_piece_has_the_same_lines_after_its_file_has_grown(tmp_path):

@@ -89,10 +89,10 @@ class World:
 
     # What the test does.
 
-    def turn(self) -> None:
+    def turn(self, *, paused: bool = False) -> None:
         self.histories.land()
         extents = {0: Extent(0, 200), 1: Extent(0, 200)}
-        self.histories.launch(self.engine.committed, extents, paused=False, interval=1.0)
+        self.histories.launch(self.engine.committed, extents, paused=paused, interval=1.0)
 
     def answer(self, at: int, error: HeadraceError | None = None) -> None:
         future, ranges = self.asked.pop(at)
@@ -121,6 +121,18 @@ def test_the_second_waits_for_the_first():
     world.answer(0)
     world.turn()
     assert world.landed == [*first, *second]
+
+
+def test_while_the_engine_is_paused_nothing_more_is_read_and_what_was_read_lands():
+    world = World()
+    world.turn(paused=True)
+    assert not world.asked
+    world.turn()
+    first = world.asked[0][1]
+    world.answer(0)
+    world.answer(0)
+    world.turn(paused=True)
+    assert not world.asked and world.landed[: len(first)] == [*first]
 
 
 def test_if_the_first_fails_both_are_read_again():

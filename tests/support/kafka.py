@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.demo.kafka.broker import PATIENCE, PrivateBroker
-from headrace.demo.process import DemoFailed
+from headrace.demo.kafka.broker import PATIENCE, NoKafka, PrivateBroker
 from tests.support.certificates import certificate
 
 USER, PASSWORD = "reader", "s3cret-of-the-reader"
@@ -46,9 +45,11 @@ class Broker(PrivateBroker):
                 folder, {"SECURE": "SASL_SSL"}, **soon, **_SECURE, **settings,
                 **{"listener.name.secure.ssl.keystore.location": str(keystore)}, jmx=jmx,
             )  # fmt: skip
-        except DemoFailed as reason:
+        except BaseException as reason:
             shutil.rmtree(folder, ignore_errors=True)
-            pytest.skip(str(reason))
+            if isinstance(reason, NoKafka):
+                pytest.skip(str(reason))
+            raise
 
     def remove(self) -> None:
         self.end()

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
+import sys
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
 
+import confluent_kafka
 import pytest
 from rich.console import Console
 
 from headrace.demo.books import Books, Filling
+from headrace.demo.kafka import story as kafka_story
 from headrace.demo.ledger import Ledger
+from headrace.demo.process import DemoFailed
 from headrace.demo.screen import Screen, sparkline
 from headrace.demo.shop import (
     CREATE,
@@ -28,6 +36,7 @@ from headrace.demo.story import run, verdict
 from headrace.demo.wire import hear
 from headrace.serving.progress import Progress
 from headrace.sql.parse import parse
+from tests.support.waiting import eventually
 
 HISTORY = 500
 
@@ -352,3 +361,36 @@ def test_a_failed_job_and_a_late_plug_fail_it(monkeypatch):
     done = [status(*(job(name, 100) for name in CREATE)), status()]
     code, text = told(monkeypatch, [], first=[*lines[:-2], *done])
     assert code == 1 and "before the plug could be pulled" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_it_ends_its_processes(number):
+    code = (
+        "import time\nfrom headrace import cli\nimport headrace.demo.kafka as demo\n"
+        "def run(**_):\n    try:\n        print('playing', flush=True)\n        time.sleep(60)\n"
+        "    finally:\n        print('tidied up')\n"
+        "demo.run = run\ncli.main(['demo-kafka'])"
+    )
+    playing = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert playing.stdout.readline() == "playing\n"
+    playing.send_signal(number)
+    assert playing.communicate(timeout=60)[0] == "tidied up\n" and playing.returncode == 128 + number
+
+
+# --- demo-kafka --------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_whose_broker_is_gone_ends_all_the_same():
+    given = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 10, "log_level": 0}
+    producer = kafka_story.Producer(cast(Any, SimpleNamespace(producer=lambda: confluent_kafka.Producer(given))))
+    producer._thread.start()
+    eventually(lambda: sum(producer.sent) == 10)  # its queue is full
+    assert not producer.stop(0.1) and not producer._thread.is_alive()
+
+
+def test_a_broker_that_ends_is_told(tmp_path):
+    story = kafka_story.Story(Console(file=io.StringIO()), tmp_path, 1)
+    story._broker = cast(Any, SimpleNamespace(alive=False))
+    forever = SimpleNamespace(expect=lambda patience: {"is": "status", "epoch": 1, "look": {"fraction": 0.1}})
+    with pytest.raises(DemoFailed, match="the broker has ended"):
+        story._follow(cast(Any, forever), until=None)

@@ -18,13 +18,18 @@ from headrace.demo.process import DemoFailed
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
 JARS = "HEADRACE_KAFKA_JARS"
 """The environment variable with a folder that has them, for who has no Maven"""
-PATIENCE = 60.0
+PATIENCE = 120.0
+"""Seconds, of a machine that does much else: if the process ends, that is told at once"""
 FETCHING = 300.0
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>headrace</groupId><artifactId>jars</artifactId><version>1</version><dependencies><dependency>
 <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
 </dependency></dependencies></project>"""
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+
+
+class NoKafka(DemoFailed):
+    """It is not there, and cannot be had."""
 
 
 def jars_of(coordinates: str, folder: Path) -> Path:
@@ -34,7 +39,7 @@ def jars_of(coordinates: str, folder: Path) -> Path:
     if given is not None and (Path(given) / f"{artifact}-{version}.jar").is_file():
         return Path(given)
     if shutil.which("mvn") is None:
-        raise DemoFailed(f"{artifact} {version} is needed: install Maven, or put its jars into a folder and set {JARS}")
+        raise NoKafka(f"{artifact} {version} is needed: install Maven, or put its jars into a folder and set {JARS}")
     folder.mkdir(parents=True, exist_ok=True)
     pom = folder / "pom.xml"
     pom.write_text(_POM.format(*coordinates.split(":")))
@@ -43,13 +48,11 @@ def jars_of(coordinates: str, folder: Path) -> Path:
         try:
             done = subprocess.run([*command, *offline], capture_output=True, text=True, timeout=FETCHING)
         except subprocess.TimeoutExpired:
-            raise DemoFailed(f"Maven did not get {coordinates} within {FETCHING:.0f} seconds") from None
+            raise NoKafka(f"Maven did not get {coordinates} within {FETCHING:.0f} seconds") from None
         if done.returncode == 0:
             return folder
     said = [line for line in done.stdout.splitlines() if "ERROR" in line]
-    raise DemoFailed(
-        f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}"
-    )
+    raise NoKafka(f"Maven could not get {coordinates} (is there a network?): {said[0] if said else done.stderr[-300:]}")
 
 
 class PrivateBroker:
@@ -64,7 +67,7 @@ class PrivateBroker:
             import confluent_kafka
             import confluent_kafka.admin
         except ImportError:
-            raise DemoFailed("it needs the package confluent-kafka: pip install 'headrace[kafka]'") from None
+            raise NoKafka("it needs the package confluent-kafka: pip install 'headrace[kafka]'") from None
         self.kafka: Any = confluent_kafka
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,10 +97,16 @@ class PrivateBroker:
         formatting = self._java(
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._settings)
         )
-        if formatting.wait(PATIENCE) != 0:
-            raise DemoFailed(f"Kafka did not format its storage:\n{self._log}")
-        self._process: subprocess.Popen | None = None
-        self.start()
+        self._process: subprocess.Popen | None = formatting
+        try:
+            if formatting.wait(PATIENCE) != 0:
+                raise DemoFailed(f"Kafka did not format its storage:\n{self._log}")
+            self.start()
+        except BaseException as problem:  # nobody else knows of the process yet
+            self.end()
+            if isinstance(problem, subprocess.TimeoutExpired):
+                raise DemoFailed(f"Kafka did not format its storage within {PATIENCE:.0f} s:\n{self._log}") from None
+            raise
 
     def _java(self, *command: str, options: Sequence[str] = ()) -> subprocess.Popen:
         with (self.folder / "log").open("ab") as written:
@@ -124,6 +133,10 @@ class PrivateBroker:
             except self.kafka.KafkaException:
                 if time.monotonic() > deadline or self._process.poll() is not None:
                     raise DemoFailed(f"Kafka did not start:\n{self._log}") from None
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
         if self._process is not None:
@@ -156,7 +169,9 @@ class PrivateBroker:
 
     def producer(self, **config: str) -> Any:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return self.kafka.Producer({"bootstrap.servers": self.servers, "linger.ms": "1", **settings})
+        # What goes wrong is said by errors: its own log would be written into what the demo tells.
+        given = {"bootstrap.servers": self.servers, "linger.ms": "1", "log_level": "2"}
+        return self.kafka.Producer({**given, **settings})
 
 
 def _free_port() -> int:

@@ -41,6 +41,8 @@ def main(warehouse: str, scratch: str, servers: str, topic: str, rate: str) -> b
             database.sql("ALTER MATERIALIZED VIEW during SET BACKFILL_RATE_LIMIT = DEFAULT")
             _do(database, _view("after"))
         while (look := job.progress()).state != DONE:
+            if look.state == "failed":
+                job.wait()  # raises, with the reason
             _report(database, look)
             time.sleep(LOOK_EVERY)
         _report(database, look)

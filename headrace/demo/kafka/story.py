@@ -59,28 +59,32 @@ class Producer:
         for _ in range(count):
             number = sum(self.sent)
             value = f'{{"id": {number}, "url": "/shop/{number % 997}/cart"}}'.encode()
-            while True:
+            while not self._stop.is_set():
                 try:
                     self._producer.produce(TOPIC, value, partition=number % PARTITIONS)
                     break
                 except BufferError:
                     self._producer.poll(0.1)
+            else:
+                return
             self.sent[number % PARTITIONS] += 1
         self._producer.poll(0)
 
     def start(self) -> None:
-        self._producer.flush()
+        if self._producer.flush(_PATIENCE) > 0:
+            raise DemoFailed("the broker does not take what is sent to it")
         self._thread.start()
 
     def _produce(self) -> None:
         while not self._stop.wait(0.05):
             self.send(PER_SECOND // 20)
 
-    def stop(self) -> None:
+    def stop(self, patience: float = _PATIENCE) -> bool:
+        """Whether the broker has all that was sent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._producer.flush()
+        return self._producer.flush(patience) == 0
 
 
 class Story:
@@ -113,7 +117,8 @@ class Story:
         self._say("4. Another engine opens what is left, and goes on; a third view comes (starting Spark …)")
         second = self._start(broker)
         self._follow(second, until=None)
-        producer.stop()
+        if not producer.stop():
+            raise DemoFailed("the broker has not taken all that was sent to it")
         (self._scratch / "ends").write_text(" ".join(map(str, producer.sent)))
         (self._scratch / "ends").rename(self._scratch / "stopped")
         self._say(
@@ -138,6 +143,8 @@ class Story:
 
     def _follow(self, process: Process, *, until: float | None) -> None:
         while (message := process.expect(_PATIENCE))["is"] != "filled":
+            if self._broker is not None and not self._broker.alive:
+                raise DemoFailed("the broker has ended")
             if message["is"] == "did":
                 sql = message["sql"] if len(message["sql"]) <= 110 else message["sql"][:109] + "…"
                 self._say(f"   {sql}  ({message['ms']} ms)", style="dim")
@@ -177,6 +184,6 @@ class Story:
         if self._process is not None:
             self._process.kill()
         if self._producer is not None:
-            self._producer.stop()
+            self._producer.stop(0.0)
         if self._broker is not None:
             self._broker.end()

@@ -42,6 +42,21 @@ def send(broker: Broker, topic: str, ids: range, partition: int = 0) -> None:
     broker.send(topic, map(event, ids), partition=partition)
 
 
+def events_of(broker: Broker, topic: str) -> int:
+    """How many there are in the first partition: compaction makes them fewer."""
+    consumer = broker.kafka.Consumer(
+        {"bootstrap.servers": broker.servers, "group.id": "count", "enable.partition.eof": "true"}
+    )
+    consumer.assign([broker.kafka.TopicPartition(topic, 0, 0)])
+    count = 0
+    try:
+        while (message := consumer.poll(10)) is not None and message.error() is None:
+            count += 1
+        return count
+    finally:
+        consumer.close()
+
+
 def rows(db: Any, query: str) -> list:
     return sorted(db.sql(query).rows())
 

@@ -47,7 +47,7 @@ def main(warehouse: str, endpoint: str, access_key: str, secret_key: str) -> Non
         bucket.write(f"day={number}/a.json", lines(number))
         bucket.write(f"day={number}/a.parquet", sink.getvalue())
 
-    db = headrace.connect(warehouse, master="local[2]", driver_memory="768m", parameters={"barrier_interval": "100ms"})
+    db = headrace.connect(warehouse, master="local[1]", driver_memory="768m", parameters={"barrier_interval": "100ms"})
     keys = {"fs.s3a.access.key": access_key, "fs.s3a.secret.key": secret_key}
     bucket = hadoop_storage(db.engine.spark, "s3a://logs", settings | keys)
     put(0)

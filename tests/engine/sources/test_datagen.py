@@ -110,12 +110,16 @@ def test_jobs_can_be_watched_paused_limited_and_cancelled(db):
         db.sql("SELECT * FROM m")
     db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
     eventually(lambda: 0 < job.progress().rows_read < ROWS)
+    eventually(lambda: (job.progress().seconds_left or 0) > 0 and job.progress().rows_per_second > 0)
     found = is_equal(db, "m")
     assert "offsets of its history" in found
     assert [line[2].split()[0] for line in db.sql(f"SHOW JOB {job.id} POSITIONS").rows()] == ["at"] * 3
     db.sql("ALTER SOURCE g SET BACKFILL_RATE_LIMIT = 0")
     assert job.progress().state == "paused"
-    db.sql("ALTER SOURCE g SET BACKFILL_RATE_LIMIT = 1000")
+    db.sql("ALTER SOURCE g SET BACKFILL_RATE_LIMIT = 1000; PAUSE")
+    assert job.progress().state == "paused"
+    db.sql("RESUME")
+    assert job.progress().state == "running"
     db.sql(f"PAUSE JOB {job.id}")
     assert job.progress().state == "paused"
     db.sql(f"RESUME JOB {job.id}; ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = DEFAULT; WAIT m")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -89,6 +91,23 @@ def test_bad_lines(db, tmp_path):
     db.sql(source(tmp_path, "json", "strict"))
     with pytest.raises(HeadraceError, match=r"a\.json: it is not JSON"):
         db.sql("CREATE MATERIALIZED VIEW n AS SELECT id FROM strict")
+
+
+def test_jsonb_of_events_is_what_sql_makes_of_the_same_text(db, tmp_path):
+    texts = [
+        "9007199254740993.25", "12345678901234567890123456789012345678", "1e2", "-0.0", "1.50", "1e-7", "1e40",
+        "-2.5e-30", '{"b": [1, 2.50, {"z": null}], "a": "ä\\n\\"/", "": true}', "[]", '"\\u00e9"', "0.1",
+        "100000000000000000000",
+    ]  # fmt: skip
+    lines = (json.dumps({"id": at, "word": text}) for at, text in enumerate(texts))
+    (tmp_path / "a.json").write_text(
+        "".join(f'{line[:-1]}, "j": {text}}}\n' for line, text in zip(lines, texts, strict=True))
+    )
+    db.sql(source(tmp_path, "json").replace("word VARCHAR", "word VARCHAR, j JSONB"))
+    db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, word, j FROM s")
+    assert ids(db, "m") == list(range(len(texts)))
+    assert db.sql("SELECT id, j, word::jsonb FROM m WHERE j <> word::jsonb").rows() == []
+    assert db.sql("SELECT j::numeric(38, 2) FROM m WHERE id = 0").rows() == [(Decimal(texts[0]),)]
 
 
 def test_a_folder_that_is_not_there_yet(db, tmp_path):

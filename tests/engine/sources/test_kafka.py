@@ -18,7 +18,7 @@ from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed
 from headrace.sources import kafka
 from tests.engine.conftest import eventually
-from tests.engine.sources.conftest import NEEDS_KAFKA, ROOT, event, holds, offsets, rows, send, source
+from tests.engine.sources.conftest import NEEDS_KAFKA, ROOT, event, events_of, holds, offsets, rows, send, source
 
 pytestmark = NEEDS_KAFKA
 
@@ -171,26 +171,12 @@ def test_a_compacted_topic_has_gaps(db, broker):
     )
     for number in range(40):
         broker.send(topic, [event(number)], key=f"k{number % 2}")
-    eventually(lambda: broker.send(topic, [event(99)], key="last") or _events(broker, topic) < 30)
+    eventually(lambda: broker.send(topic, [event(99)], key="last") or events_of(broker, topic) < 30)
     db.sql(source(broker, topic))
     db.sql("CREATE MATERIALIZED VIEW m AS SELECT id, p, o FROM s")
     found = offsets(db, "m")
     assert len(found) == len(set(found)) and not db.jobs()
     assert len({id for id, _, _ in rows(db, "SELECT id, p, o FROM m")} & {38, 39, 99}) == 3
-
-
-def _events(broker, topic: str) -> int:
-    consumer = broker.kafka.Consumer(
-        {"bootstrap.servers": broker.servers, "group.id": "count", "enable.partition.eof": "true"}
-    )
-    consumer.assign([broker.kafka.TopicPartition(topic, 0, 0)])
-    count = 0
-    try:
-        while (message := consumer.poll(10)) is not None and message.error() is None:
-            count += 1
-        return count
-    finally:
-        consumer.close()
 
 
 def test_what_retention_removes_is_counted_or_an_error(db, broker):

@@ -13,6 +13,9 @@ import pytest
 from tests.engine.sources.conftest import ROOT
 from tests.support.s3 import ACCESS_KEY, S3, SECRET_KEY
 
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For all JVMs, those of Python workers, too: what is to be read here is little, and compiling well takes longer"""
+
 CHILD = Path(__file__).with_name("s3_child.py")
 
 
@@ -34,7 +37,7 @@ def test_objects_become_views(s3, tmp_path):
     warehouse = tmp_path / "warehouse"
     done = subprocess.run(
         [sys.executable, str(CHILD), str(ROOT), str(warehouse), s3.endpoint, ACCESS_KEY],
-        env=os.environ | {"SPARK_CONF_DIR": str(settings)},
+        env=os.environ | {"SPARK_CONF_DIR": str(settings), "JAVA_TOOL_OPTIONS": QUICK},
         input=SECRET_KEY, capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-5000:]
