@@ -154,6 +154,8 @@ def test_left_to_spark(text):
         ("s * 1000::smallint", "s", 30_000),
         ("i / j", "j", 0),
         ("i % j", "j", 0),
+        ("m / n", "n", Decimal(0)),
+        ("n / 0.000000001", "n", Decimal("99999999.99")),
         ("-i", "i", -(2**31)),
         ("abs(b)", "b", -(2**63)),
         ("upper(t)", "t", "straße"),
@@ -171,7 +173,7 @@ def test_values_that_only_spark_can_judge(text, column, value):
             table = table.set_column(
                 table.schema.get_field_index(each.name),
                 each.name,
-                pa.array([1 if each.name in "ijs" else None], each.type.arrow),
+                pa.array([1 if each.name in "ijsm" else None], each.type.arrow),
             )
     table = table.set_column(table.schema.get_field_index(column), column, pa.array([value], kind.arrow))
     with pytest.raises(FAULTS):
