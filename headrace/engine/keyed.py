@@ -58,8 +58,9 @@ from headrace.types import quote_spark
 FEW_KEYS = 5_000
 """Touched keys up to which their rows are looked up; beyond, relations are read whole."""
 
-LOOKUP_ROWS = 1 << 20
-"""Stored rows that may be read to find those of the touched keys in one relation."""
+LOOKUP_ROWS = 1 << 22
+"""Stored rows that may be read to find those of the touched keys in one relation: a thousand keys anywhere in a large
+one are in about as many row groups."""
 
 Touched = Mapping[int, Sequence[RunFile]]
 """What was written to each input."""

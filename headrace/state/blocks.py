@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 BLOCK_CACHE_BYTES = 512 << 20
 """Of decoded columns and keys that the driver keeps; one relation may have three quarters of it."""
 
+MANY_GROUPS = 8
+"""Of a file of which more than this part of the row groups is wanted all of them are decoded, once."""
+
 _TEXT_BYTES = 32
 """What a value of no fixed width is taken for, before any was read"""
 
@@ -101,7 +104,7 @@ class Blocks:
         with self._lock:
             if not self.missing(groups, names):
                 return
-            if 2 * len(groups) > len(self.sizes):  # the next lookup wants the others
+            if len(groups) > len(self.sizes) // MANY_GROUPS:  # the next lookups want the others
                 groups = np.arange(len(self.sizes))
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
@@ -180,8 +183,9 @@ class BlockCache:
         """Whether a relation may be kept here, with some of its columns."""
         if layout.codec.width is None:
             return False
-        schema = layout.stored_schema
-        each = layout.codec.width + sum(_bytes_of(schema.field(name).type) for name in {*layout.key_names, *names})
+        # Internal columns take next to nothing: most rows of a relation are of one epoch.
+        schema, columns = layout.row_schema, {*layout.key_names, *names}.intersection(layout.names)
+        each = layout.codec.width + sum(_bytes_of(schema.field(name).type) for name in columns)
         return each * sum(file.rows for file in files) <= self._limit * 3 // 4
 
     def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks:
