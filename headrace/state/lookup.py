@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_VALUES = 1 << 24
+DRIVER_VALUES = 1 << 25
 """Stored values that the driver reads itself, in threads, if they are on a disk of its own: a job would take longer."""
 
 DRIVER_PROBES = 256
