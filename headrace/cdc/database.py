@@ -120,6 +120,11 @@ class Database(ABC):
         more of them, or longer ones. Not all databases can be asked; then the log has to say it."""
         return {}
 
+    def looked_at(self) -> dict[str, Any]:
+        """What has to be known of tables when they are looked at again, be it after a restart: parts of the source's
+        state."""
+        return {}
+
     def only_nulls_added(self, control: Any, table: Any) -> bool:
         """Whether all rows that were there have NULL in the columns that are new, so that nothing has to be read."""
         return False

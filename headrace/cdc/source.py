@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 POSTGRES, MYSQL = "postgres-cdc", "mysql-cdc"
 
@@ -29,8 +29,12 @@ class SourceState:
     skip: int = 0
     """So many events of the transaction after it are, too"""
     server_id: int = 0
-    """By which MariaDB tells its replicas apart"""
+    """By which MariaDB and MySQL tell their replicas apart"""
+    server_uuid: str = ""
+    """By which MySQL tells itself from others"""
     log_base: str = ""
     """What the names of the files of its log begin with"""
+    partitions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of partitioned tables of PostgreSQL, by number: the partitions that were there, and the files with their rows"""
     gtids: str = ""
     """Which transactions that log has before the position"""

@@ -395,6 +395,9 @@ class Follower:
                 self._commit({id: table.intake.stopped(told(found), changed=True)}, [])
             else:
                 table.grown = bool(found)
+        known = self._database.looked_at()
+        if any(getattr(self._state, name) != value for name, value in known.items()):
+            self._commit({}, [], here=dataclasses.replace(self._here, **known))
 
     def _may_grow(self, table: Followed) -> bool:
         return self._evolves and table.state.all_columns and table.state.copy_of is None and not table.by_reading

@@ -11,15 +11,17 @@ import pytest
 
 from headrace.cdc.changelog import Change, Piece, Truncate
 from headrace.cdc.mysql import binlog, stream
-from headrace.cdc.mysql.binlog import Gtid, LogColumn, LogRelation, RowChanges
+from headrace.cdc.mysql.binlog import LogColumn, LogRelation, RowChanges
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
+from headrace.cdc.mysql.flavors import flavor_of
+from headrace.cdc.mysql.gtids import Gtid, MariaDbGtids
 from headrace.cdc.mysql.positions import Place, Snapshot
 from headrace.cdc.mysql.rows import value_reader
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
 from headrace.cdc.mysql.tables import LogReader, SourceColumn, SourceTable
 from headrace.cdc.mysql.types import SourceType, checked, columns_read, encoded, natural, printed
-from headrace.cdc.problems import MalformedLog, TableStopped
+from headrace.cdc.problems import MalformedLog, SourceRefused, TableStopped
 from headrace.errors import DataError, InvalidDefinition, Unsupported
 from headrace.types import SqlType
 
@@ -207,7 +209,7 @@ def test_checksums():
 
 def transaction(skip: int = 0) -> Transaction:
     piece = Piece(xid=4, position=0, committed_at=0, commit=4, first=skip)
-    found = Transaction(piece=piece, gtid=Gtid(0, 1, 1, False, False), skip=skip)
+    found = Transaction(piece=piece, gtid=Gtid("0", 1, 1, False, False), skip=skip)
     found.touched.add(("d", "t"))
     return found
 
@@ -249,7 +251,8 @@ def test_places():
 class Sent:
     """A connection on which a log arrives; then it is lost."""
 
-    def __init__(self, *events: tuple[int, bytes]):
+    def __init__(self, *events: tuple[int, bytes], server: str = "10.11.5-MariaDB"):
+        self.flavor = flavor_of(server)
         self._packets, at = [], 4
         for kind, body in events:
             at += binlog.HEADER.size + len(body)
@@ -274,12 +277,12 @@ def said(text: str) -> tuple[int, bytes]:
     return binlog.QUERY, struct.pack("<IIBHH", 1, 0, 1, 0, 0) + b"d\0" + text.encode()
 
 
-def arrived(*events: tuple[int, bytes], skip: int = 0) -> LogStream:
+def arrived(*events: tuple[int, bytes], skip: int = 0, server: str = "10.11.5-MariaDB") -> LogStream:
     address = Address(host="nowhere", port=1, user="u", database="d")
     position = Place("bin", 1, 4).number
     log = LogStream(address, base="bin", server_id=7, gtids="", position=position, skip=skip, on_news=lambda: None)
     with pytest.raises(ConnectionError):
-        log._read(Sent(*events), Place("bin", 1, 4), "", skip)
+        log._read(Sent(*events, server=server), Place("bin", 1, 4), "", skip)
     return log
 
 
@@ -323,10 +326,50 @@ def test_a_large_transaction_without_an_end_is_not_handed_over(monkeypatch):
 
 def test_events_that_are_not_known_are_not_passed_over():
     address = Address(host="nowhere", port=1, user="u", database="d")
-    for events in ([(40, b"compressed")], [begun(1), (39, b"partial")]):
+    for events in ([(40, b"compressed")], [begun(1), (43, b"?")]):
         log = LogStream(address, base="b", server_id=7, gtids="", position=1, on_news=lambda: None)
         with pytest.raises(MalformedLog, match="of kind"):
             log._read(Sent(FORMAT, *events), Place("b", 1, 4), "", 0)
+
+
+UUID_OF_MYSQL = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+def of_mysql(number: int) -> tuple[int, bytes]:
+    return binlog.GTID_OF_MYSQL, b"\0" + bytes(range(16)) + struct.pack("<Q", number) + bytes(17)
+
+
+def test_transactions_of_mysql_are_one_statement_unless_they_begin():
+    previous = struct.pack("<Q", 1) + bytes(range(16)) + struct.pack("<QQQ", 1, 1, 4)
+    log = arrived(
+        FORMAT, (binlog.PREVIOUS_GTIDS, previous), of_mysql(7), said("TRUNCATE t"), of_mysql(4), said("BEGIN"),
+        said("RENAME TABLE t TO u"), XID, server="9.7.4",
+    )  # fmt: skip
+    assert [len(piece.events) for piece in log.peek(99)] == [1, 1]
+    known = [log.gtids_at(piece.position) for piece in log.peek(99)]
+    assert known == [f"{UUID_OF_MYSQL}:1-3:7", f"{UUID_OF_MYSQL}:1-4:7"]
+
+
+@pytest.mark.parametrize("one_phase", [False, True])
+@pytest.mark.parametrize("large", [False, True])
+def test_distributed_transactions_of_mysql(monkeypatch, one_phase, large):
+    """Only at the end it is known whether it is committed; by then a large one is not here any more."""
+    monkeypatch.setattr(stream, "PIECE_BYTES", 1 if large else 1 << 20)
+    end = (binlog.XA_PREPARE, bytes([one_phase]))
+    log = arrived(
+        FORMAT, of_mysql(1), said("XA START X'61',X'',1"), said("TRUNCATE t"), said("XA END X'61',X'',1"), end,
+        of_mysql(2), said("XA COMMIT X'61',X'',1"), server="9.7.4",
+    )  # fmt: skip
+    first, second = log.peek(99)
+    assert [type(event) for event in first.events] == [Statement if one_phase and not large else Halt]
+    assert second.events == []
+
+
+def test_what_mysql_says_is_missing_is_not_passed_over():
+    for kind, message in ((binlog.ANONYMOUS, "gtid_mode"), (binlog.INCIDENT, "incident")):
+        with pytest.raises(SourceRefused) as caught:
+            arrived(FORMAT, (kind, bytes(30)), server="9.7.4")
+        assert message in f"{caught.value.message} {caught.value.hint}"
 
 
 def test_what_a_server_has_lost_is_not_remembered():
@@ -336,9 +379,9 @@ def test_what_a_server_has_lost_is_not_remembered():
 
     def read(end: int, sequence: int) -> None:
         one = transaction()
-        one.gtid = Gtid(0, 1, sequence, False, False)
+        one.gtid = Gtid("0", 1, sequence, False, False)
         one.piece.commit = end - 10
-        log._finish(one, end, {})
+        log._finish(one, end, MariaDbGtids({}))
 
     read(110, 2)
     read(120, 3)
@@ -357,9 +400,9 @@ def test_what_the_log_had_at_a_position_is_known_until_it_was_taken():
     log = LogStream(address, base="bin", server_id=7, gtids="0-1-1", position=100, on_news=lambda: None)
     for sequence in (2, 3, 4):
         one = transaction()
-        one.gtid = Gtid(0, 1, sequence, False, False)
+        one.gtid = Gtid("0", 1, sequence, False, False)
         one.piece.commit = 100 + 10 * (sequence - 2)
-        log._finish(one, one.piece.commit + 10, {})
+        log._finish(one, one.piece.commit + 10, MariaDbGtids({}))
     assert [log.gtids_at(at) for at in (119, 120, 130, 99)] == ["0-1-2", "0-1-3", "0-1-4", "0-1-1"]
     log.take(log.peek(1)[:1])
     assert log.known_at(130) == {"gtids": "0-1-4"} and log.gtids_at(log.taken) == "0-1-2" and len(log._marks) == 3

@@ -1,25 +1,33 @@
-"""MariaDB's binary log, decoded. Pure: bytes in, events out.
+"""The binary log of MariaDB and of MySQL, decoded. Pure: bytes in, events out.
 
 An event is a header of 19 bytes (time, kind, server, length, where the next one begins) and a body. A transaction is a
-GTID event, for each statement the tables that it touches and then their rows, and an end. Rows are kept as they are
-until somebody wants them (:mod:`headrace.cdc.mysql.rows`): most tables of a server are nobody's.
+GTID event (each server has kinds of its own), for each statement the tables that it touches and then their rows, and an
+end. Rows are kept as they are until somebody wants them (:mod:`headrace.cdc.mysql.rows`): most tables of a server are
+nobody's.
 
-The layouts are in MariaDB's documentation, "Replication Protocol".
+The layouts are in MariaDB's documentation, "Replication Protocol", and in that of MySQL's source, "Binlog Event".
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
-from headrace.cdc.problems import MalformedLog
+import pyarrow as pa
+
+from headrace.cdc.mysql.gtids import Gtid, MysqlGtids
+from headrace.cdc.problems import ALL_AGAIN, MalformedLog, SourceRefused
 
 HEADER = struct.Struct("<IBIIIH")
 ROTATE, FORMAT, QUERY, XID, TABLE_MAP, XA_PREPARE = 4, 15, 2, 16, 19, 38
-GTID, QUERY_COMPRESSED = 162, 165
-LOADED = 18
+GTID, QUERY_COMPRESSED = 162, 165  # of MariaDB
+GTID_OF_MYSQL, ANONYMOUS, PREVIOUS_GTIDS, PARTIAL_ROWS, PACKED, TAGGED_GTID = 33, 34, 35, 39, 40, 42  # of MySQL
+GTIDS = (GTID, GTID_OF_MYSQL, ANONYMOUS, TAGGED_GTID)
+LOADED, INCIDENT = 18, 26
 HEARTBEATS = (27, 41)
 
 # kind: (what happens to the rows, whether the event has extra data, whether the rows are compressed)
@@ -31,8 +39,8 @@ ROWS = {
 }  # fmt: skip
 
 # Say nothing about rows: stop, variables of statements, statements beside their rows, lists of GTIDs, checkpoints,
-# that the file is encrypted (what is sent is not), the blocks of a file that a statement loads.
-SILENT = {3, 5, 9, 11, 13, 14, 17, 29, 160, 161, 163, 164}
+# that the file is encrypted (what is sent is not), the blocks of a file that a statement loads, members of a group.
+SILENT = {3, 5, 9, 11, 13, 14, 17, 29, 36, 37, 160, 161, 163, 164}
 
 STANDALONE, PREPARED_XA = 1, 64
 _IGNORABLE = 0x80
@@ -42,8 +50,8 @@ NUMERIC = {1, 2, 3, 4, 5, 8, 9, 13, 246}
 CHARACTER = {15, 252, 253, 254}
 ENUM, SET, STRING = 247, 248, 254
 _METADATA_BYTES = {
-    4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 245: 1, 246: 2, 247: 2, 248: 2, 252: 1, 253: 2,
-    254: 2, 255: 1,
+    4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 140: 1, 141: 2, 242: 1, 245: 1, 246: 2, 247: 2, 248: 2, 252: 1,
+    253: 2, 254: 2, 255: 1,
 }  # fmt: skip
 
 
@@ -96,14 +104,6 @@ class RowChanges(NamedTuple):
         return (self.relation,)
 
 
-class Gtid(NamedTuple):
-    domain: int
-    server: int
-    sequence: int
-    standalone: bool
-    prepared: bool
-
-
 class Query(NamedTuple):
     schema: str
     text: str
@@ -145,8 +145,106 @@ def _has_checksum(data: bytes) -> bool:
 
 
 def gtid(head: Header, body: bytes) -> Gtid:
+    if head.kind == GTID_OF_MYSQL:
+        return Gtid(str(UUID(bytes=body[1:17])), head.server, int.from_bytes(body[17:25], "little"), None)
+    if head.kind == TAGGED_GTID:
+        return _tagged(head, body)
+    if head.kind == ANONYMOUS:
+        raise SourceRefused(
+            "the log has transactions without numbers",
+            hint=f"gtid_mode must be ON, and was not when they were written; {ALL_AGAIN}",
+        )
     sequence, domain, flags = struct.unpack_from("<QIB", body)
-    return Gtid(domain, head.server, sequence, bool(flags & STANDALONE), bool(flags & PREPARED_XA))
+    return Gtid(str(domain), head.server, sequence, bool(flags & STANDALONE), bool(flags & PREPARED_XA))
+
+
+def previous_gtids(body: bytes) -> MysqlGtids:
+    """Those before a file: by server (and tag), ranges of numbers, of which the end is not one of them."""
+    first = int.from_bytes(body[:8], "little")
+    tagged = first >> 56 == 1
+    count, at = (first >> 8) & (1 << 48) - 1 if tagged else first, 8
+    found = []
+    for _ in range(count):
+        source, at = str(UUID(bytes=body[at : at + 16])), at + 16
+        if tagged:
+            size, at = _varying(body, at)
+            if size:
+                source, at = f"{source}:{body[at : at + size].decode()}", at + size
+        ranges, at = int.from_bytes(body[at : at + 8], "little"), at + 8
+        for _ in range(ranges):
+            begin, end = struct.unpack_from("<QQ", body, at)
+            found.append(f"{source}:{begin}-{end - 1}")
+            at += 16
+    return MysqlGtids.parse(",".join(found))
+
+
+def _tagged(head: Header, body: bytes) -> Gtid:
+    """A message of fields with numbers: flags, the server's UUID, the transaction's number, its tag, and more."""
+    _, at = _varying(body, 0)  # the version
+    _, at = _varying(body, at)  # the size
+    _, at = _varying(body, at)  # the last field that must be known
+    uuid, number, tag = b"", 0, ""
+    for _ in range(4):
+        field, at = _varying(body, at)
+        if field == 0:
+            at += 1
+        elif field == 1:
+            parts = []
+            for _ in range(16):
+                part, at = _varying(body, at)
+                parts.append(part)
+            uuid = bytes(parts)
+        elif field == 2:
+            value, at = _varying(body, at)
+            number = value >> 1  # the lowest bit is the sign
+        elif field == 3:
+            size, at = _varying(body, at)
+            tag, at = body[at : at + size].decode(), at + size
+    return Gtid(f"{UUID(bytes=uuid)}:{tag}" if tag else str(UUID(bytes=uuid)), head.server, number, None)
+
+
+def _varying(data: bytes, at: int) -> tuple[int, int]:
+    """A number of one to nine bytes: so many bits of the first are set, below one that is not, as bytes follow.
+
+    >>> _varying(bytes([6]), 0), _varying(bytes([0b101, 0b10]), 0)
+    ((3, 1), (129, 2))
+    """
+    first = data[at]
+    more = (~first & first + 1).bit_length() - 1  # the ones at the end
+    if more >= 8:
+        return int.from_bytes(data[at + 1 : at + 9], "little"), at + 9
+    return int.from_bytes(data[at : at + 1 + more], "little") >> more + 1, at + 1 + more
+
+
+def in_one_phase(body: bytes) -> bool:
+    """Whether a distributed transaction is committed by the event that prepares others."""
+    return body[0] == 1
+
+
+def unpacked(head: Header, body: bytes) -> Iterator[tuple[Header, bytes]]:
+    """The event itself; or those of a whole transaction, that MySQL has compressed together (with Zstandard)."""
+    if head.kind != PACKED:
+        yield head, body
+        return
+    at, compressed = 0, True
+    while True:
+        field, at = length(body, at)
+        if field == 0:
+            break
+        size, at = length(body, at)
+        if field == 2:
+            compressed = length(body, at)[0] != 255
+            if compressed and length(body, at)[0] != 0:
+                raise MalformedLog("the log is compressed in a way that is not known")
+        at += size
+    packed = pa.BufferReader(memoryview(body)[at:])
+    with pa.CompressedInputStream(packed, "zstd") if compressed else packed as events:
+        while begin := events.read(HEADER.size):
+            inner = header(begin)
+            data = events.read(inner.length - HEADER.size)
+            if len(data) != inner.length - HEADER.size:
+                raise MalformedLog("a compressed transaction ends too early")
+            yield inner, data
 
 
 def rotate(body: bytes) -> tuple[str, int]:
@@ -171,7 +269,8 @@ def query(head: Header, body: bytes) -> Query:
 
 _NO_BACKSLASH_ESCAPES = 1 << 20
 _UTF8 = {
-    33, 45, 46, 83, *range(192, 248), *range(576, 640), 1057, 1069, 1070, 1107, *range(1216, 1272), *range(2048, 2560),
+    33, 45, 46, 76, 83, *range(192, 248), *range(255, 324), *range(576, 640), 1057, 1069, 1070, 1107,
+    *range(1216, 1272), *range(2048, 2560),
 }  # fmt: skip
 """Collations of UTF-8, by number"""
 _STATUS_BYTES = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8}
@@ -219,6 +318,14 @@ class Tables:
     def forget(self) -> None:
         self._by_number.clear()
 
+    def touched(self, body: bytes) -> LogRelation:
+        """The table of an event of rows."""
+        number = int.from_bytes(body[:6], "little")
+        found = self._by_number.get(number)
+        if found is None:
+            raise MalformedLog(f"the log has rows of table number {number}, which it has not described")
+        return found
+
     def rows(self, head: Header, body: bytes) -> RowChanges | None:
         kind, extra, compressed = ROWS[head.kind]
         number, at = int.from_bytes(body[:6], "little"), 8
@@ -231,10 +338,7 @@ class Tables:
             columns, end = length(data, 0)
             end += (columns + 7) // 8 * (2 if kind == "U" else 1)
             data = data[:end] + uncompressed(data[end:])
-        found = self._by_number.get(number)
-        if found is None:
-            raise MalformedLog(f"the log has rows of table number {number}, which it has not described")
-        return RowChanges(found, kind, data)
+        return RowChanges(self.touched(body), kind, data)
 
 
 def uncompressed(data: bytes) -> bytes:

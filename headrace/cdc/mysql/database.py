@@ -1,4 +1,4 @@
-"""MariaDB, as following needs it."""
+"""MariaDB and MySQL, as following needs them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Mysql(Database):
 
     def feed(self, state: SourceState, address: Address, on_news: Callable[[], None]) -> LogStream:
         return LogStream(
-            address, base=state.log_base, server_id=state.server_id, gtids=state.gtids, position=state.lsn,
-            skip=state.skip, on_news=on_news,
+            address, base=state.log_base, server_id=state.server_id, server_uuid=state.server_uuid,
+            gtids=state.gtids, position=state.lsn, skip=state.skip, on_news=on_news,
         )  # fmt: skip
 
     def check_source(self, control: Control, state: SourceState) -> SourceState:
@@ -49,9 +49,9 @@ class Mysql(Database):
         return state
 
     def set_up(self, control: Control, state: SourceState) -> SourceState:
-        place = control.place()
+        place, known = control.start()
         return dataclasses.replace(
-            state, lsn=place.number, log_base=place.base, gtids=control.gtids(place) or ""
+            state, lsn=place.number, log_base=place.base, gtids=known, server_uuid=control.uuid()
         )  # nothing has to be made there: a server's log is for whoever reads it
 
     def clean_up(self, control: Control, state: SourceState) -> None:

@@ -35,7 +35,8 @@ _HARMLESS_OPTIONS = {
     "COMMENT", "AUTO_INCREMENT", "ROW_FORMAT", "ALGORITHM", "LOCK", "FORCE", "STATS_PERSISTENT", "STATS_AUTO_RECALC",
     "STATS_SAMPLE_PAGES", "KEY_BLOCK_SIZE", "AVG_ROW_LENGTH", "MAX_ROWS", "MIN_ROWS", "CHECKSUM", "ENABLE", "DISABLE",
     "PACK_KEYS", "PAGE_CHECKSUM", "TRANSACTIONAL", "ENCRYPTED", "ENCRYPTION_KEY_ID", "PAGE_COMPRESSED", "NOWAIT",
-    "WAIT", "WITH", "WITHOUT", "DEFAULT", "CHARACTER", "CHARSET", "COLLATE",
+    "WAIT", "WITH", "WITHOUT", "DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "COMPRESSION", "TABLESPACE",
+    "AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE",
 }  # fmt: skip
 """Of a table; DEFAULT CHARACTER SET is that of columns to come"""
 
@@ -120,7 +121,8 @@ def effect(sql: str, schema: str, table: SourceTable, *, doubtful: bool = False)
     if first == "CREATE":
         return "it was created anew" if mine and "REPLACE" in words[:4] else None
     if mine:
-        return _altered(found[subject:], {column.name.lower() for column in table.columns})
+        followed = {column.name.lower() for column in table.columns}
+        return _altered(found[subject:], followed, logs_cascades=table.logs_cascades)
     if "EXCHANGE" in words:
         return "its rows were exchanged with those of a partition"
     return "another was renamed to its name" if "RENAME" in words else None
@@ -155,9 +157,11 @@ def _names(found: list[Token], schema: str) -> Iterator[tuple[str, str]]:
             yield schema, token.text
 
 
-def _altered(found: list[Token], followed: set[str]) -> str | None:
+def _altered(found: list[Token], followed: set[str], *, logs_cascades: bool) -> str | None:
     """From the table's name on."""
     for clause in _clauses(found[3 if _qualified(found, 0) else 1 :]):
+        if not logs_cascades and _cascades(clause):
+            return "ALTER TABLE has added a foreign key that changes rows without logging it"
         if (reason := _clause(clause, followed)) is not None:
             return reason
     return None
@@ -176,13 +180,16 @@ def _clauses(found: list[Token]) -> list[list[Token]]:
     return [clause for clause in clauses if clause]
 
 
+def _cascades(clause: list[Token]) -> bool:
+    words = [token.word for token in clause]
+    acts = "CASCADE" in words or ("SET" in words and ("NULL" in words or "DEFAULT" in words))
+    return "REFERENCES" in words and acts
+
+
 def _clause(clause: list[Token], followed: set[str]) -> str | None:
     words = [token.word for token in clause]
     first, second = words[0], words[1] if len(words) > 1 else ""
     shown = " ".join(words[:2]).strip()
-    acts = "CASCADE" in words or ("SET" in words and ("NULL" in words or "DEFAULT" in words))
-    if "REFERENCES" in words and acts:
-        return "ALTER TABLE has added a foreign key that changes rows without logging it"
     if first == "ADD":
         if second == "PRIMARY" or ("PRIMARY" in words and second in ("CONSTRAINT", "COLUMN")):
             return "ALTER TABLE has changed its primary key"

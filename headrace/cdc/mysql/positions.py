@@ -53,14 +53,14 @@ def file_after(name: str) -> str:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a consistent snapshot shows: all that ends at or before a place of the log, and nothing else.
+    """A place of the log: all that ends at or before it can be seen.
 
-    The server itself says which place that is, of the snapshot (``binlog_snapshot_position``). The log's end is
-    another: a transaction is in the log, and sent to replicas, before a SELECT can see it.
+    How servers say which place that is differs (:mod:`headrace.cdc.mysql.flavors`). The log's end may be another: a
+    transaction is in the log, and sent to replicas, before a SELECT can see it.
     """
 
     position: int
 
     def sees(self, begin: int) -> bool:
-        """Whether a transaction that begins there is in it. Between its begin and its end no snapshot can lie."""
+        """Whether a transaction that begins there can be seen. Between its begin and its end no such place can lie."""
         return begin < self.position

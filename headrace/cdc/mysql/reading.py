@@ -1,9 +1,9 @@
-"""Reading ranges of a MariaDB table by several connections.
+"""Reading ranges of a table by several connections.
 
-No two connections can share a snapshot there. So a chunk is read within a *window* of the log: its begin is what a
-snapshot saw before the first SELECT began, its end what one saw after the last had ended. What was committed within the
-window is in some of the chunk's rows and not in others. The log has whole rows: applying all that it has of the window,
-in order, gives the rows as of the window's end, whatever the SELECTs have seen of it.
+No two connections can share a snapshot there. So a chunk is read within a *window* of the log: all before its begin
+could be seen when the first SELECT began, and all that could be seen when the last had ended is before its end. What
+was committed within the window is in some of the chunk's rows and not in others. The log has whole rows: applying all
+that it has of the window, in order, gives the rows as of the window's end, whatever the SELECTs have seen of it.
 
 A task is one SELECT, without a transaction around it. It holds the lock that any SELECT has: nobody can change the
 table's columns while it runs.
@@ -11,7 +11,7 @@ table's columns while it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +58,12 @@ def _check_collations(found: Sequence[int], kinds: Sequence[SourceType], names: 
 class Window(Hold):
     def __init__(self, address: Address):
         self._address = address
-        self._begin = self._now()
+        self._begin: Snapshot = self._asked(Control.snapshot)
 
-    def _now(self) -> Snapshot:
+    def _asked(self, question: Callable[[Control], Any]) -> Any:
         control = Control(self._address)
         try:
-            return control.snapshot()
+            return question(control)
         finally:
             control.close()
 
@@ -77,7 +77,7 @@ class Window(Hold):
         return table.rows_between(start, end), tuple(column.type for column in table.columns)
 
     def read(self) -> None:
-        self.high = self._now().position
+        self.high = self._asked(Control.log_end)
 
     def close(self) -> None:
         pass

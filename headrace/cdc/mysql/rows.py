@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.cdc.mysql.binlog import ENUM, SET, STRING, LogColumn, length
+from headrace.cdc.mysql.decimals import decimal_reader, decimal_width
+from headrace.cdc.mysql.documents import document_text
 from headrace.cdc.mysql.types import BYTES, CHOICES, TEXTS, SourceType, decoder
 from headrace.cdc.problems import MalformedLog
 
@@ -29,6 +31,7 @@ KINDS = {
     "decimal": (246,), "bit": (16,), "year": (13,), "date": (10, 14), "time": (19,), "datetime": (18,),
     "timestamp": (17,), "enum": (ENUM,), "set": (SET,), "char": (STRING,), "binary": (STRING,), "varchar": (15, 253),
     "varbinary": (15, 253), "uuid": (STRING,), "inet6": (STRING,), "inet4": (STRING,),
+    "json": (245,),
     **{name: (252,) for name in (*TEXTS[2:], *BYTES[2:])},
 }  # fmt: skip
 """By the name of a type: its numbers in the log"""
@@ -85,7 +88,7 @@ def skipper(column: LogColumn) -> Read:
     elif kind == 16:
         width = (column.length + 7) // 8
     elif kind == 246:
-        width = _decimal_width(column.length >> 8, column.length & 0xFF)
+        width = decimal_width(column.length >> 8, column.length & 0xFF)
     elif kind in (17, 18, 19):
         width = {17: 4, 18: 5, 19: 3}[kind] + (column.length + 1) // 2
     elif kind in (ENUM, SET):
@@ -103,7 +106,7 @@ def value_reader(column: LogColumn, kind: SourceType) -> Read:
     if kind.name == "double":
         return lambda data, at: (repr(_DOUBLE.unpack_from(data, at)[0]), at + 8)
     if kind.name == "decimal":
-        return _decimal(column.length >> 8, column.length & 0xFF)
+        return decimal_reader(column.length >> 8, column.length & 0xFF)
     if kind.name == "bit":
         width = (column.length + 7) // 8
         return lambda data, at: (str(int.from_bytes(data[at : at + width], "big")), at + width)
@@ -126,6 +129,8 @@ def value_reader(column: LogColumn, kind: SourceType) -> Read:
 
 
 def _from_bytes(kind: SourceType) -> Callable[[bytes], str]:
+    if kind.name == "json":
+        return document_text
     if kind.name in TEXTS:
         return decoder(kind.charset)
     if kind.name == "uuid":
@@ -140,7 +145,7 @@ def _from_bytes(kind: SourceType) -> Callable[[bytes], str]:
 
 
 def _bytes(column: LogColumn) -> Read:
-    if column.kind in (252, 255, 245, 140):
+    if column.kind in (252, 255, 245, 242, 140):
         width = column.length
     elif column.kind in (15, 253, STRING, 141):
         width = 1 if column.length < 256 else 2
@@ -159,43 +164,6 @@ def _bytes(column: LogColumn) -> Read:
 
 def _integer(width: int, signed: bool) -> Read:
     return lambda data, at: (str(int.from_bytes(data[at : at + width], "little", signed=signed)), at + width)
-
-
-# --- decimals: groups of nine digits in four bytes, the most significant first --------------------------------------
-
-_PART_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""Of a group of so many digits"""
-
-
-def _decimal_width(precision: int, scale: int) -> int:
-    whole = precision - scale
-    return whole // 9 * 4 + _PART_BYTES[whole % 9] + scale // 9 * 4 + _PART_BYTES[scale % 9]
-
-
-def _decimal(precision: int, scale: int) -> Read:
-    whole = precision - scale
-    groups = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9)
-    before = len(groups)
-    groups += [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
-    size = _decimal_width(precision, scale)
-
-    def read(data: bytes, at: int) -> tuple[str, int]:
-        value = bytearray(data[at : at + size])
-        negative = not value[0] & 0x80
-        value[0] ^= 0x80
-        if negative:
-            value = bytearray(byte ^ 0xFF for byte in value)
-        place, parts = 0, []
-        for digits in groups:
-            end = place + _PART_BYTES[digits]
-            parts.append(f"{int.from_bytes(value[place:end], 'big'):0{digits}d}")
-            place = end
-        text = "".join(parts[:before]).lstrip("0") or "0"
-        if scale:
-            text += "." + "".join(parts[before:])
-        return ("-" + text if negative else text), at + size
-
-    return read
 
 
 # --- dates and times --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Talking to a MariaDB server: what it is, what it has, and whether it can be followed."""
+"""Talking to a MariaDB or MySQL server: what it is, what it has, and whether it can be followed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.cdc.changelog import Key
+from headrace.cdc.mysql.flavors import NEW_UUID, Flavor
 from headrace.cdc.mysql.positions import Place, Snapshot
 from headrace.cdc.mysql.session import Address, Session
 from headrace.cdc.mysql.tables import SourceColumn, SourceTable, identifier
 from headrace.cdc.mysql.types import CHOICES, SourceType, printed
-from headrace.cdc.problems import SourceRefused
+from headrace.cdc.problems import ALL_AGAIN, SourceRefused
 from headrace.errors import InvalidDefinition, InvalidParameterValue, UndefinedRelation, Unsupported
-
-OLDEST = (10, 5)
-"""The first version that can name columns in its log"""
-
-NEW_UUID = (10, 11, 5)
-"""From here on the log says by itself how a UUID is stored."""
 
 ANSWER_SECONDS = 300
 """A server that has not answered a short question for so long will not"""
@@ -36,12 +31,23 @@ class Control:
 
     def raw(self, sql: str) -> list[tuple[bytes | None, ...]]:
         try:
-            if self._session is None:
-                self._session = self.address.session(read_timeout=ANSWER_SECONDS)
-            return self._session.rows(sql)
+            return self._connected().rows(sql)
         except BaseException:
             self.close()
             raise
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = self.address.session(read_timeout=ANSWER_SECONDS)
+        return self._session
+
+    @property
+    def flavor(self) -> Flavor:
+        return self._connected().flavor
+
+    @property
+    def _shown(self) -> str:
+        return f"{self.flavor.name} at {self.address}"
 
     def rows(self, sql: str) -> list[tuple[str | None, ...]]:
         return [tuple(None if value is None else value.decode() for value in row) for row in self.raw(sql)]
@@ -61,16 +67,13 @@ class Control:
 
     # --- the log -----------------------------------------------------------------------------------------------
 
-    def place(self) -> Place:
-        """Where the log is, of what a SELECT can see now: all before it, and nothing behind."""
-        self.raw("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        status = dict(self.rows("SHOW STATUS LIKE 'binlog_snapshot_%'"))
-        self.raw("COMMIT")
-        lowered = {str(name).lower(): value for name, value in status.items()}
-        return Place.parse(str(lowered["binlog_snapshot_file"]), int(str(lowered["binlog_snapshot_position"])))
+    def visible(self) -> Place:
+        """All before it can be seen."""
+        return self.flavor.visible(self.rows)
 
     def log_end(self) -> int:
-        return self.place().number
+        """All that can be seen is before it."""
+        return self.flavor.end(self.rows).number
 
     def log_bytes(self, start: int, end: int) -> int:
         """Of all files from one position to the other."""
@@ -80,12 +83,38 @@ class Control:
         return between - first.offset + last.offset
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.place().number)
+        return Snapshot(self.visible().number)
 
-    def gtids(self, place: Place) -> str | None:
-        """Which transactions the log has before a place, as the server numbers them; None: there is no such place."""
-        found = self.value(f"SELECT BINLOG_GTID_POS('{place.name}', {place.offset})")
-        return None if found is None else ordered(found)
+    def start(self) -> tuple[Place, str]:
+        """Where following may begin, and transactions that the log has before."""
+        return self.flavor.start(self.rows)
+
+    def known(self, place: Place) -> str:
+        """Transactions that the log has before a place, as the server numbers them."""
+        return self.flavor.known(self.rows, place)
+
+    def uuid(self) -> str:
+        return self.flavor.uuid(self.rows)
+
+    def check_log(self, place: Place, known: str, uuid: str) -> None:
+        """A server that has lost its log, or another in its place, may have a file of the same name."""
+        files = self.files()
+        if place.name not in files:
+            kept = sorted(Place.parse(name, 0).number for name in files)
+            if kept and place.number < kept[0]:
+                raise SourceRefused(
+                    f"the server has removed {place.name} of its binary log, which is needed from {place.offset} on",
+                    hint=f"{ALL_AGAIN}; see binlog_expire_logs_seconds",
+                )
+            raise SourceRefused(f"the server has no {place.name}: its binary log was reset", hint=ALL_AGAIN)
+        short = files[place.name] < place.offset
+        if found := "no such place" if short else self.flavor.difference(self.rows, place, known, uuid):
+            raise SourceRefused(
+                f"the server's binary log is another than the one that was read up to {place}: it has {found} there,"
+                f" not {known or 'nothing'}",
+                hint=f"it was reset, lost in a crash, or this is another server; {ALL_AGAIN}",
+            )
+        self.check_log_settings()
 
     def files(self) -> dict[str, int]:
         """Of the log: their sizes."""
@@ -95,18 +124,13 @@ class Control:
 
     def check_server(self, server_id: int) -> None:
         """Whether a source can be made here; what is missing is said before anything is."""
-        version = str(self.value("SELECT VERSION()"))
-        if "mariadb" not in version.lower():
-            raise Unsupported(
-                f"the server at {self.address} is MySQL {version}", hint="only MariaDB can be followed, so far"
-            )
-        if _version(version) < OLDEST:
-            raise Unsupported(f"MariaDB at {self.address} is version {version}", hint="10.5 or newer is needed")
+        flavor = self.flavor
+        if flavor.version < flavor.oldest:
+            oldest = ".".join(map(str, flavor.oldest))
+            raise Unsupported(f"the server at {self.address} is {flavor.shown}", hint=f"{oldest} or newer is needed")
         variables = self._variables("log_bin", "server_id")
         if variables["log_bin"] != "ON":
-            raise SourceRefused(
-                f"MariaDB at {self.address} writes no binary log", hint="start it with log_bin and a server_id"
-            )
+            raise SourceRefused(f"{self._shown} writes no binary log", hint="start it with log_bin and a server_id")
         self._check_replica()
         if variables["server_id"] == str(server_id):
             raise InvalidParameterValue(
@@ -117,24 +141,20 @@ class Control:
 
     def _check_replica(self) -> None:
         """What a replica gets from its primary is in its own log only if it is told so."""
-        if self._variables("log_slave_updates")["log_slave_updates"] == "ON":
-            return
-        try:
-            replicates = bool(self.rows("SHOW ALL SLAVES STATUS"))
-        except SourceRefused:  # it takes a right to see that; this is what a replica has got so far
-            replicates = bool(self.value("SELECT @@GLOBAL.gtid_slave_pos"))
-        if replicates:
+        if self.flavor.is_deaf_replica(self.rows):
             raise SourceRefused(
-                f"MariaDB at {self.address} is a replica that does not log what it gets from its primary",
+                f"{self._shown} is a replica that does not log what it gets from its primary",
                 hint="follow the primary, or start the replica with log_slave_updates; if it is none any more,"
                 f" GRANT SLAVE MONITOR ON *.* TO '{self.address.user}', so that this can be seen",
             )
 
     def check_log_settings(self) -> None:
-        for name, wanted in (("binlog_format", "ROW"), ("binlog_row_image", "FULL"), ("binlog_row_metadata", "FULL")):
-            if (found := self._variables(name)[name]) != wanted:
+        wanted_ones = self.flavor.log_settings
+        variables = self._variables(*wanted_ones)
+        for name, wanted in wanted_ones.items():
+            if (found := variables.get(name, wanted)) != wanted:
                 raise SourceRefused(
-                    f"{name} of MariaDB at {self.address} is {found}",
+                    f"{name} of {self._shown} is {found}",
                     hint=f"SET GLOBAL {name} = '{wanted}', and in the server's configuration; sessions that are open"
                     " keep theirs, so end them",
                 )
@@ -150,12 +170,12 @@ class Control:
         except SourceRefused:
             raise SourceRefused(
                 f'user "{self.address.user}" may not see the binary log',
-                hint=f"GRANT BINLOG MONITOR ON *.* TO '{self.address.user}'",
+                hint=f"GRANT {self.flavor.right} ON *.* TO '{self.address.user}'",
             ) from None
 
     def check_logged(self, schema: str) -> None:
         """Whether the server writes changes of a schema to its log."""
-        for row in self.rows("SHOW MASTER STATUS"):
+        for row in self.rows(self.flavor.status):
             only, never = str(row[2] or ""), str(row[3] or "")
             if (only and schema not in only.split(",")) or schema in never.split(","):
                 raise SourceRefused(
@@ -175,9 +195,7 @@ class Control:
         found = [row for row in listed if folds or row[2:] == (schema, name)]
         shown = f'"{schema}.{name}"'
         if not found:
-            raise UndefinedRelation(
-                f"there is no table {shown} in MariaDB at {self.address}", hint="or its user may not see it"
-            )
+            raise UndefinedRelation(f"there is no table {shown} in {self._shown}", hint="or its user may not see it")
         kind, engine, schema, name = (str(part) for part in found[0])
         if kind == "SYSTEM VERSIONED":
             raise Unsupported(f"table {shown} is system-versioned", hint="its log has rows that are history")
@@ -190,7 +208,7 @@ class Control:
             )
         self.check_logged(schema)
         where = f"table_schema = {text(schema)} AND BINARY table_name = BINARY {text(name)}"
-        uuid_is_new = _version(str(self.value("SELECT VERSION()"))) >= NEW_UUID
+        uuid_is_new = self.flavor.version >= NEW_UUID
         try:
             definition = str(self.rows(f"SHOW CREATE TABLE {identifier(schema)}.{identifier(name)}")[0][1])
             self.rows(f"SELECT 1 FROM {identifier(schema)}.{identifier(name)} LIMIT 0")
@@ -207,10 +225,13 @@ class Control:
             )
         if any(part is not None for _, part in key):
             raise Unsupported(f"the primary key of {shown} has only the beginning of a column")
-        _refuse_cascades(shown, definition)
+        logs_cascades = self.flavor.logs_cascades(self.rows)
+        if not logs_cascades:
+            _refuse_cascades(shown, definition, self.flavor.name)
         return SourceTable(
-            schema=schema, name=name, columns=columns, key=tuple(str(column) for column, _ in key), folds=folds
-        )
+            schema=schema, name=name, columns=columns, key=tuple(str(column) for column, _ in key), folds=folds,
+            logs_cascades=logs_cascades,
+        )  # fmt: skip
 
     def row_bytes(self, table: SourceTable) -> int:
         """Of a row, on average, as the server's statistics say."""
@@ -278,14 +299,6 @@ WHERE {where} AND index_name = 'PRIMARY' ORDER BY seq_in_index
 """
 
 
-def _version(text: str) -> tuple[int, ...]:
-    """
-    >>> _version("10.11.19-MariaDB-0+deb12u1-log")
-    (10, 11, 19)
-    """
-    return tuple(map(int, re.findall(r"\d+", text)[:3]))
-
-
 def _column(row: tuple[Any, ...], uuid_is_new: bool) -> SourceColumn:
     name, kind, shown, nullable, precision, scale, digits, size, charset, collation, extra, collation_id = row
     if kind.lower() == "uuid" and not uuid_is_new:
@@ -325,24 +338,16 @@ def _values(shown: str) -> tuple[str, ...]:
     )
 
 
-def _refuse_cascades(shown: str, definition: str) -> None:
+def _refuse_cascades(shown: str, definition: str, server: str) -> None:
     """What a foreign key does to rows by itself is done below the log, and is not in it."""
     for line in definition.splitlines():
         if "FOREIGN KEY" in line and re.search(r"\sON (DELETE|UPDATE) (CASCADE|SET NULL|SET DEFAULT)", line):
             raise Unsupported(
                 f"table {shown} has a foreign key that changes its rows: {line.strip().rstrip(',')}",
-                hint="such changes are not in MariaDB's log; make it RESTRICT, or change the rows in a trigger",
+                hint=f"such changes are not in {server}'s log; make it RESTRICT, or change the rows in a trigger",
             )
 
 
 def text(value: str) -> str:
     """A text in SQL, whatever is in it."""
     return f"CONVERT(X'{value.encode().hex()}' USING utf8mb4)"
-
-
-def ordered(gtids: str) -> str:
-    """
-    >>> ordered("1-1-3,0-1-25")
-    '0-1-25,1-1-3'
-    """
-    return ",".join(sorted(filter(None, gtids.split(","))))

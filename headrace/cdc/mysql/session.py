@@ -1,4 +1,4 @@
-"""Connections to a MariaDB server, and results as the bytes that it sends.
+"""Connections to a MariaDB or MySQL server, and results as the bytes that it sends.
 
 PyMySQL connects: it knows how to authenticate and to encrypt. Results are read here, from its buffered socket, because
 they can be large, and because values are wanted as they are stored. Every connection has the same settings, so that a
@@ -13,20 +13,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.cdc.mysql.flavors import flavor_of
 from headrace.cdc.mysql.results import BATCH_ROWS, Packets, read_packets
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem
 
 _SETTINGS = (
     "SET NAMES utf8mb4, character_set_results = NULL, time_zone = '+00:00', sql_mode = '', sql_select_limit = DEFAULT,"
-    " autocommit = 1, tx_isolation = 'REPEATABLE-READ', max_statement_time = 0, net_write_timeout = 3600,"
-    " lock_wait_timeout = {}, sql_big_selects = 1"
+    " autocommit = 1, net_write_timeout = 3600, lock_wait_timeout = {}, sql_big_selects = 1, {}"
 )
 """No character set for results: texts come as they are stored. No mode: '0000-00-00' is a value like others."""
 
 _QUERY = 3
 _LOST = {1053, 1077, 1079, 1152, 1159, 1161, 1158, 1160, 1927, 2003, 2006, 2013, 2014}
 """Numbers of errors that say that the connection is gone, or goes"""
+
+_CANNOT = "cannot connect to MySQL or MariaDB at"
 
 LOCK_SECONDS = 10
 """Who waits for a table that somebody else keeps, to change its columns, gives up: it is asked for again later, and
@@ -40,7 +42,7 @@ def driver() -> Any:
         import pymysql
     except ImportError:
         raise EnvironmentProblem(
-            "the driver for MariaDB is not installed", hint="pip install 'headrace[mysql]'"
+            "the driver for MySQL and MariaDB is not installed", hint="pip install 'headrace[mysql]'"
         ) from None
     return pymysql
 
@@ -63,18 +65,23 @@ class Address:
     def session(self, *, read_timeout: float | None = None) -> Session:
         pymysql = driver()
         try:
-            with self._named("cannot connect to MariaDB at"):
+            with self.errors(_CANNOT):
                 connection = pymysql.connect(
                     host=self.host, port=self.port, user=self.user, password=self.password or "", charset="utf8mb4",
                     connect_timeout=10, read_timeout=read_timeout, write_timeout=60, autocommit=None,
                     **self._encryption(),
                 )  # fmt: skip
         except OSError as problem:
-            raise SourceUnreachable(f"cannot connect to MariaDB at {self}: {self._said(problem)}") from None
+            raise SourceUnreachable(f"{_CANNOT} {self}: {self._said(problem)}") from None
+        except RuntimeError:  # MySQL sends a key to encrypt the password with, and the driver has no library for that
+            raise SourceUnreachable(
+                f'{_CANNOT} {self}: it takes the password of user "{self.user}" only on an encrypted connection',
+                hint="leave ssl.mode away, or set it to preferred",
+            ) from None
         _keep_alive(connection._sock)
         session = Session(self, connection)
         try:
-            session.rows(_SETTINGS.format(LOCK_SECONDS))
+            session.rows(_SETTINGS.format(LOCK_SECONDS, session.flavor.settings))
         except BaseException:
             session.close()
             raise
@@ -98,20 +105,17 @@ class Address:
         return said.replace(self.password, "***") if self.password else said
 
     @contextlib.contextmanager
-    def _named(self, what: str) -> Iterator[None]:
+    def errors(self, what: str) -> Iterator[None]:
         pymysql = driver()
         try:
             yield
         except pymysql.err.MySQLError as problem:
             number = problem.args[0] if problem.args and isinstance(problem.args[0], int) else 0
             lost = isinstance(problem, pymysql.err.InterfaceError) or number in _LOST
-            kind = SourceUnreachable if lost or what.startswith("cannot") else SourceRefused
+            kind = SourceUnreachable if lost or what == _CANNOT else SourceRefused
             raise kind(f"{what} {self}: {self._said(problem) or 'the connection is closed'}") from None
         except OSError as problem:
             raise SourceUnreachable(f"{what} {self}: {self._said(problem)}") from None
-
-    def errors(self) -> contextlib.AbstractContextManager[None]:
-        return self._named("MariaDB at")
 
 
 def _keep_alive(sock: socket.socket) -> None:
@@ -128,6 +132,7 @@ class Session:
     def __init__(self, address: Address, connection: Any):
         self.address = address
         self._connection = connection
+        self.flavor = flavor_of(connection.get_server_info())
         self.collations: list[int] = []
         """Of the columns of the last result"""
 
@@ -140,6 +145,9 @@ class Session:
         with contextlib.suppress(Exception):
             self._connection._sock.shutdown(socket.SHUT_RDWR)
 
+    def errors(self) -> contextlib.AbstractContextManager[None]:
+        return self.address.errors(f"{self.flavor.name} at")
+
     def rows(self, sql: str) -> list[tuple[bytes | None, ...]]:
         """A small result."""
         found: list[tuple[bytes | None, ...]] = []
@@ -149,7 +157,7 @@ class Session:
 
     def packets(self, sql: str, batch_rows: int = BATCH_ROWS) -> Iterator[Packets]:
         """A result, so many rows at a time at most. It must be read to its end, or the session closed."""
-        with self.address.errors():
+        with self.errors():
             self.collations = self._begin(sql)
             if self.collations:
                 yield from read_packets(self._connection._rfile.read1, driver().err.raise_mysql_exception, batch_rows)

@@ -1,4 +1,4 @@
-"""Reading MariaDB's binary log, as a replica does, to pieces of transactions.
+"""Reading a server's binary log, as a replica does, to pieces of transactions.
 
 A transaction is known by where it begins in the log: no snapshot lies between its begin and its end, so one that is
 behind its begin shows it whole. The server keeps its log by its own rules (``binlog_expire_logs_seconds``), not by
@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 from headrace.cdc.changelog import Change, Piece, Truncate
 from headrace.cdc.mysql import binlog
-from headrace.cdc.mysql.binlog import Gtid, Header, Tables
+from headrace.cdc.mysql.binlog import Header, Tables
 from headrace.cdc.mysql.ddl import TRUNCATED, effect
+from headrace.cdc.mysql.gtids import Gtid, Gtids, MysqlGtids
 from headrace.cdc.mysql.positions import Place
-from headrace.cdc.mysql.server import Control, ordered
+from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address, Session
 from headrace.cdc.mysql.tables import SourceTable
 from headrace.cdc.problems import (
@@ -88,6 +89,7 @@ class Halt(NamedTuple):
 
 XA = "a distributed transaction (XA) has written to it, of which the log does not say in time whether it is committed"
 UNDONE = "a very large transaction has taken back a part of what it wrote"
+PARTIAL = "the log has only what changed within a value (binlog_row_value_options)"
 
 
 @dataclass(kw_only=True)
@@ -106,6 +108,15 @@ class Transaction:
     """It was not committed: the log has only a part of it"""
     touched: set[tuple[str, str]] = field(default_factory=set)
     savepoints: dict[str, int] = field(default_factory=dict)
+    standalone: bool | None = field(init=False)
+    """Whether it is one statement, and ends with that; None: not known before there is one"""
+    distributed: bool = False
+    """Whether it may turn out at its end that it is only prepared"""
+    prepared: bool = field(init=False)
+    """Whether it is, and of what it does nothing is taken"""
+
+    def __post_init__(self) -> None:
+        self.standalone, self.prepared = self.gtid.standalone, self.gtid.prepared
 
     def add(self, event: Any, size: int) -> None:
         self.seen += 1
@@ -120,6 +131,10 @@ class Transaction:
             return
         del self.piece.events[self.savepoints[name] if name is not None else 0 :]
         self.seen = len(self.piece.events)
+
+    def halt(self) -> None:
+        """It is not followed; nor are the tables that it touches."""
+        self.piece.events = [Halt(frozenset(self.touched), XA)]
 
     def cut_off(self) -> None:
         self.piece.events.clear()
@@ -144,10 +159,11 @@ class LogStream(LogFeed):
         gtids: str,
         position: int,
         skip: int = 0,
+        server_uuid: str = "",
         on_news: Callable[[], None],
     ):
         super().__init__(str(address), position=position, skip=skip, on_news=on_news)
-        self._address, self._base, self._server_id = address, base, server_id
+        self._address, self._base, self._server_id, self._server_uuid = address, base, server_id, server_uuid
         self._marks: deque[tuple[int, str]] = deque([(position, gtids)])
         """Which transactions the log has before a position: of those since the oldest that may be asked for"""
         self._read_to = position
@@ -187,7 +203,7 @@ class LogStream(LogFeed):
         self._check_log(place, gtids)
         self._session = session = self._address.session(read_timeout=SILENCE_SECONDS)
         try:
-            with self._address.errors():
+            with session.errors():
                 begin_dump(session, place, self._server_id)
                 self.error = None
                 self._read(session, place, gtids, skip)
@@ -196,41 +212,18 @@ class LogStream(LogFeed):
             session.close()
 
     def _check_log(self, place: Place, gtids: str) -> None:
-        """A server that has lost its log, or another in its place, may have a file of the same name."""
         control = Control(self._address)
         try:
-            files = control.files()
-            if place.name not in files:
-                kept = sorted(Place.parse(name, 0).number for name in files)
-                if kept and place.number < kept[0]:
-                    raise SourceRefused(
-                        f"the server has removed {place.name} of its binary log, which is needed from"
-                        f" {place.offset} on",
-                        hint=f"{ALL_AGAIN}; see binlog_expire_logs_seconds",
-                    )
-                raise SourceRefused(f"the server has no {place.name}: its binary log was reset", hint=ALL_AGAIN)
-            found = None if files[place.name] < place.offset else control.gtids(place)
-            if found != gtids:
-                raise SourceRefused(
-                    f"the server's binary log is another than the one that was read up to {place}: it has"
-                    f" {'no such place' if found is None else found or 'nothing'} there, not {gtids or 'nothing'}",
-                    hint=f"it was reset, lost in a crash, or this is another server; {ALL_AGAIN}",
-                )
-            control.check_log_settings()
+            control.check_log(place, gtids, self._server_uuid)
         finally:
             control.close()
 
     def _read(self, session: Session, place: Place, gtids: str, skip: int) -> None:
-        tables, state = Tables(), _parsed(gtids)
+        tables, state = Tables(), session.flavor.parse(gtids)
         begin, at = place.number, place if place.offset < _WRAP else Place(place.base, place.file, 4)
         open_one: Transaction | None = None
         checksum = 0
-        while True:
-            with self._lock:
-                # Reading ends here, and so the server's sending; both go on where they were.
-                self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping or self._resting)
-                if self._stopping or self._resting:
-                    return
+        while self._has_room():
             data = _event(session.packet())
             head = binlog.header(data)
             if head.kind == binlog.FORMAT:
@@ -249,32 +242,63 @@ class LogStream(LogFeed):
             before, at = at, Place(at.base, at.file, _widened(head.next, at.offset))
             if before.number < begin:
                 continue
-            if head.kind == binlog.GTID:
+            if head.kind in binlog.GTIDS:
                 tables.forget()
                 open_one = Transaction(
                     piece=_begun(before.number, head.at * 1_000_000, skip), gtid=binlog.gtid(head, body), skip=skip
                 )
                 continue
             if open_one is None:
-                if not binlog.ignorable(head) and head.kind != binlog.FORMAT:
+                if head.kind == binlog.INCIDENT:
+                    raise SourceRefused(
+                        f"the server says at {before} that its log lacks something (an incident)", hint=ALL_AGAIN
+                    )
+                if not binlog.ignorable(head) and head.kind not in (binlog.FORMAT, binlog.PREVIOUS_GTIDS):
                     raise MalformedLog(f"the log has an event of kind {head.kind} at {before}, in no transaction")
+                if head.kind == binlog.PREVIOUS_GTIDS and isinstance(state, MysqlGtids):
+                    state.update(binlog.previous_gtids(body))
+                    self._advance(at.number, str(state))
+                    continue
                 self._advance(at.number)
                 continue
-            if self._takes(open_one, tables, head, body):
+            if self._ends(open_one, tables, head, body):
                 if open_one.without_end:
                     raise MalformedLog(f"a transaction that should have none has an end at {at}; it is read again")
                 self._finish(open_one, at.number, state)
                 open_one, skip = None, 0
-            elif open_one.size > PIECE_BYTES:
-                if open_one.handed_over or self._is_whole(open_one):
-                    size = open_one.size
-                    self._arrived(open_one.next_piece(), size)
-                else:
-                    open_one.cut_off()
 
-    def _advance(self, position: int) -> None:
+    def _has_room(self) -> bool:
+        """Waits until there is some, which ends the server's sending; then both go on where they were. False: to the
+        end of reading."""
         with self._lock:
-            self._mark(position, None)
+            self._lock.wait_for(lambda: self._bytes <= BUFFER_BYTES or self._stopping or self._resting)
+            return not (self._stopping or self._resting)
+
+    def _ends(self, transaction: Transaction, tables: Tables, head: Header, body: bytes) -> bool:
+        """One event of a transaction, or many that were compressed together; whether the last of all is among them."""
+        for each, data in binlog.unpacked(head, body):
+            if self._takes(transaction, tables, each, data):
+                return True
+            if transaction.size > PIECE_BYTES:
+                self._hand_over_a_piece(transaction)
+                if not self._has_room():
+                    return False
+        return False
+
+    def _hand_over_a_piece(self, transaction: Transaction) -> None:
+        if transaction.distributed and not transaction.handed_over:
+            # Whether it is committed is known at its end, and so much is not kept.
+            transaction.cut_off()
+            transaction.without_end, transaction.prepared = False, True
+        elif transaction.handed_over or self._is_whole(transaction):
+            size = transaction.size
+            self._arrived(transaction.next_piece(), size)
+        else:
+            transaction.cut_off()
+
+    def _advance(self, position: int, gtids: str | None = None) -> None:
+        with self._lock:
+            self._mark(position, gtids)
         super()._advance(position)
 
     def _mark(self, position: int, gtids: str | None) -> None:
@@ -297,12 +321,13 @@ class LogStream(LogFeed):
         none, and was not committed. The file that follows says which transactions there were before it."""
         control = Control(self._address)
         try:
-            begin, now = Place.of(self._base, transaction.piece.commit), control.place()
+            if control.flavor.writes_transactions_whole:
+                return True
+            begin, now = Place.of(self._base, transaction.piece.commit), control.visible()
             if now.file <= begin.file:
                 return True  # nothing has ended the file yet, and it waits until it is visible
-            gtid = transaction.gtid
-            before = _parsed(control.gtids(Place(begin.base, begin.file + 1, 4)) or "")
-            return before.get(gtid.domain, (0, 0))[1] >= gtid.sequence
+            next_one = Place(begin.base, begin.file + 1, 4)
+            return transaction.gtid in control.flavor.parse(control.known(next_one))
         finally:
             control.close()
 
@@ -314,16 +339,18 @@ class LogStream(LogFeed):
             rows = tables.rows(head, body)
             if rows is not None:
                 transaction.touched.add((rows.relation.schema, rows.relation.name))
-                if not transaction.gtid.prepared:
+                if not transaction.prepared:
                     transaction.add(rows, len(rows.data))
+        elif head.kind == binlog.PARTIAL_ROWS:
+            relation = tables.touched(body)
+            transaction.add(Halt(frozenset({(relation.schema, relation.name)}), PARTIAL), 0)
         elif head.kind in (binlog.QUERY, binlog.QUERY_COMPRESSED):
             return self._query(transaction, binlog.query(head, body))
         elif head.kind == binlog.LOADED:  # rows that are in a file, and not in the log
             return self._query(transaction, binlog.Query("", "LOAD DATA", False))
         elif head.kind == binlog.XA_PREPARE:
-            if not transaction.gtid.prepared:
-                return True  # in one phase: it is committed
-            transaction.add(Halt(frozenset(transaction.touched), XA), 0)
+            if transaction.prepared or (transaction.distributed and not binlog.in_one_phase(body)):
+                transaction.halt()
             return True
         elif head.kind == binlog.XID:
             return True
@@ -334,8 +361,11 @@ class LogStream(LogFeed):
     def _query(self, transaction: Transaction, query: binlog.Query) -> bool:
         words = query.text.split(None, 2)
         first, second = words[0].upper() if words else "", words[1].upper() if len(words) > 1 else ""
+        if transaction.standalone is None:
+            transaction.distributed = (first, second) == ("XA", "START")
+            transaction.standalone = first != "BEGIN" and not transaction.distributed
         if first in ("BEGIN", "START"):
-            return transaction.gtid.standalone
+            return transaction.standalone
         if first == "COMMIT":
             return True
         if first == "ROLLBACK":
@@ -344,18 +374,15 @@ class LogStream(LogFeed):
             return name is None
         if first == "SAVEPOINT":
             transaction.savepoints[_savepoint(query.text)] = len(transaction.piece.events)
-        elif first == "XA":
-            return transaction.gtid.standalone
-        elif first != "RELEASE":
+        elif first not in ("XA", "RELEASE"):
             transaction.add(Statement(*query), len(query.text))
-        return transaction.gtid.standalone
+        return transaction.standalone
 
-    def _finish(self, transaction: Transaction, position: int, state: dict[int, tuple[int, int]]) -> None:
-        gtid = transaction.gtid
-        state[gtid.domain] = (gtid.server, gtid.sequence)
+    def _finish(self, transaction: Transaction, position: int, state: Gtids) -> None:
+        state.add(transaction.gtid)
         transaction.piece.position = position
         with self._lock:
-            self._mark(position, _shown(state))
+            self._mark(position, str(state))
         self._arrived(transaction.piece, transaction.size)
 
 
@@ -371,6 +398,7 @@ def begin_dump(session: Session, place: Place, server_id: int) -> None:
     register(session, server_id)
     session.rows(
         f"SET @master_heartbeat_period = {HEARTBEAT_SECONDS * 10**9}, @master_binlog_checksum = 'NONE',"
+        f" @source_heartbeat_period = {HEARTBEAT_SECONDS * 10**9}, @source_binlog_checksum = 'NONE',"
         " @mariadb_slave_capability = 4"
     )
     # Whoever applies the log may be slow, and then reads nothing for a while.
@@ -381,7 +409,7 @@ def begin_dump(session: Session, place: Place, server_id: int) -> None:
 
 def register(session: Session, server_id: int) -> None:
     """As a replica: what the server refuses if the user has not the right to it."""
-    with session.address.errors():
+    with session.errors():
         session.command(_REGISTER, struct.pack("<I", server_id) + bytes(3) + struct.pack("<HII", 0, 0, 0))
         session.packet()
 
@@ -414,15 +442,3 @@ def _savepoint(text: str) -> str:
     """
     quoted = re.search(r"`((?:[^`]|``)*)`\s*$", text)
     return quoted[1] if quoted else text.split()[-1]
-
-
-def _parsed(gtids: str) -> dict[int, tuple[int, int]]:
-    found = {}
-    for each in filter(None, gtids.split(",")):
-        domain, server, sequence = map(int, each.split("-"))
-        found[domain] = (server, sequence)
-    return found
-
-
-def _shown(state: dict[int, tuple[int, int]]) -> str:
-    return ordered(",".join(f"{domain}-{server}-{sequence}" for domain, (server, sequence) in state.items()))

@@ -1,4 +1,4 @@
-"""A table of a MariaDB server, and the SQL that reads it. The server orders keys; nobody else does."""
+"""A table of a MariaDB or MySQL server, and the SQL that reads it. The server orders keys; nobody else does."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class SourceTable:
     """The primary key, in its own order"""
     folds: bool = False
     """Whether the server takes names in upper and lower case for the same"""
+    logs_cascades: bool = False
+    """Whether the log has what foreign keys do to its rows"""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> SourceTable:

@@ -1,4 +1,4 @@
-"""MariaDB's types as ours, and the one text that each value has.
+"""The types of MariaDB and MySQL as ours, and the one text that each value has.
 
 A value comes in two forms: as the server prints it for a SELECT, and in the log's own bytes. Both become the same text
 (:func:`printed` here, :mod:`headrace.cdc.mysql.rows` for the log), and :mod:`headrace.cdc.values` makes columns of it.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.cdc.mysql.documents import with_plain_numbers
 from headrace.cdc.values import column
 from headrace.errors import DataError, InvalidDefinition, Unsupported
 from headrace.types import INTEGERS, SqlType, numeric_of
@@ -43,6 +44,7 @@ _OTHERS = {
     "date": SqlType("date"),
     "datetime": SqlType("timestamp"),
     "timestamp": SqlType("timestamptz"),
+    "json": _VARCHAR,  # of MySQL; MariaDB's is a longtext
     **{name: _VARCHAR for name in (*TEXTS, *CHOICES, *ADDRESSES)},
     **{name: SqlType("bytea") for name in BYTES},
 }
@@ -181,6 +183,8 @@ def printed(kind: SourceType) -> Callable[[bytes], str]:
         return lambda data: repr(float(data))
     if kind.name == "timestamp":
         return lambda data: data.decode() + "+00"
+    if kind.name == "json":
+        return lambda data: with_plain_numbers(data.decode())
     return bytes.decode
 
 
@@ -196,11 +200,20 @@ def columns_read(values: pa.Array, kind: SourceType, wanted: SqlType, name: str)
             texts = pa.array([None if value is None else text(value) for value in values.to_pylist()], pa.string())
         else:
             texts = values.cast(pa.string())
-            if kind.name == "timestamp":
+            if kind.name == "json":
+                texts = _with_plain_numbers(texts)
+            elif kind.name == "timestamp":
                 texts = pc.binary_join_element_wise(texts, "+00", "")
     except (UnicodeDecodeError, pa.ArrowInvalid):
         raise undecodable(name, kind) from None
     return column(texts, wanted, name)
+
+
+def _with_plain_numbers(texts: pa.Array) -> pa.Array:
+    """Those with numbers that need it, and perhaps some others, are looked at one by one."""
+    doubtful = pc.match_substring_regex(texts, "[0-9][.e]")
+    found = [with_plain_numbers(text) for text in texts.filter(doubtful).to_pylist()]
+    return pc.replace_with_mask(texts, doubtful.fill_null(False), pa.array(found, pa.string())) if found else texts
 
 
 def undecodable(name: str, kind: SourceType) -> DataError:

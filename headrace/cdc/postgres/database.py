@@ -35,8 +35,8 @@ class Postgres(Database):
     waits_for_others = True
 
     def __init__(self) -> None:
-        self._partitions: dict[int, dict[int, tuple[int, bool]]] = {}
-        """As of when tables were looked at last: see :meth:`Control.partitions`"""
+        self._partitions: dict[str, dict[str, int]] = {}
+        """As of when tables were looked at last: see :class:`SourceState`"""
 
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
@@ -48,6 +48,7 @@ class Postgres(Database):
         return Control(address)
 
     def feed(self, state: SourceState, address: Address, on_news: Callable[[], None]) -> LogStream:
+        self._partitions = state.partitions
         return LogStream(
             address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
             on_news=on_news,
@@ -141,12 +142,17 @@ class Postgres(Database):
                 check_numbers(table, {column.name: number for number, column in now.items()})
                 check_labels(table, labels.get(oid, {}))
                 check_rewritten(table, *rewritten.get(oid, (0, set())))
-                check_partitions(table, self._partitions.get(oid, {}), partitions.get(oid, {}))
+                check_partitions(table, self._partitions.get(str(oid), {}), partitions.get(oid, {}))
                 found[table] = bool(grown_columns(table, [*now.values()]))
             except SchemaChanged as error:
                 found[table] = error
-        self._partitions = partitions
+        self._partitions = {
+            str(oid): {str(part): file for part, (file, _) in parts.items()} for oid, parts in partitions.items()
+        }
         return found
+
+    def looked_at(self) -> dict[str, Any]:
+        return {"partitions": self._partitions}
 
     def only_nulls_added(self, control: Control, table: SourceTable) -> bool:
         return control.only_nulls_added(table)

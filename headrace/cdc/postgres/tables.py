@@ -177,13 +177,12 @@ def check_rewritten(table: SourceTable, file: int, columns: Collection[str]) -> 
         )
 
 
-def check_partitions(
-    table: SourceTable, before: Mapping[int, tuple[int, bool]], now: Mapping[int, tuple[int, bool]]
-) -> None:
+def check_partitions(table: SourceTable, before: Mapping[str, int], now: Mapping[int, tuple[int, bool]]) -> None:
     """The log says nothing of rows that go with a partition. If all of them are new, the table was truncated."""
-    if before.keys() - now.keys():
+    there = {str(oid): found for oid, found in now.items()}
+    if before.keys() - there.keys():
         raise SchemaChanged(f"a partition of {table.full_name} was dropped or detached", hint=AGAIN)
-    emptied = [oid for oid, (file, _) in before.items() if now[oid][0] != file and now[oid][1]]
+    emptied = [oid for oid, file in before.items() if there[oid][0] != file and there[oid][1]]
     if emptied and len(emptied) < len(before):
         raise SchemaChanged(f"a partition of {table.full_name} was truncated by itself", hint=AGAIN)
 

@@ -7,12 +7,14 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 import headrace
+from headrace.engine import splits
 from headrace.errors import HeadraceError
 from tests.engine.cdc.followed import ROOT, Followed, rows, some_epochs_later, source_state, theirs
 from tests.engine.cdc.load import COLUMNS, Writer, check_equal, check_meanwhile, create_tables, create_views
@@ -192,3 +194,24 @@ def encrypted_connections(
         assert rows(db, "SELECT * FROM t") == theirs(followed.server, "SELECT * FROM t")
         seen_by_the_server()
         db.sql(f"DROP SOURCE {followed.source} CASCADE")
+
+
+def truncate_while_a_chunk_is_read(db, followed: Followed, monkeypatch, *, before: bool) -> None:
+    """To a snapshot of before, the table may be empty afterwards: that must not land."""
+    values = ", ".join(f"({id}, 'old')" for id in range(1, 41))
+    followed.run("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", f"INSERT INTO t VALUES {values}")
+    followed.create_source(db)
+    read, once = splits.read_chunk, threading.Event()
+
+    def truncated(*arguments):
+        if once.is_set():
+            return read(*arguments)
+        once.set()
+        staged = read(*arguments) if before else None
+        followed.run("TRUNCATE TABLE t", "INSERT INTO t VALUES (7, 'new')")
+        return read(*arguments) if staged is None else staged
+
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", truncated)
+    db.sql(f"CREATE TABLE t (*) FROM {followed.source} TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
+    followed.caught_up(db)
+    assert rows(db, "SELECT * FROM t") == [(7, "new")]

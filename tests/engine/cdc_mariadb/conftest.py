@@ -5,30 +5,51 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import pymysql
 import pytest
 
 import headrace
 from headrace.cdc.mysql.positions import Place
 from tests.engine.cdc.followed import ROOT, Followed, follower, rows, stopped, theirs
 from tests.engine.cdc_mariadb.load import MariaDbLoad
-from tests.support.mariadb import PASSWORD, USER, MariaDb, binaries
+from tests.support.mariadb import PASSWORD, USER, MariaDb, MySql
 from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
 __all__ = ["ROOT", "follower", "rows", "stopped", "theirs"]  # for tests, along with what is here
 
-NEEDS_MARIADB = [
-    pytest.mark.skipif(binaries() is None, reason="MariaDB's server is not installed"),
-    pytest.mark.xdist_group("mariadb"),
-]
-"""For ``pytestmark``: all of them run in one worker, so there is one server"""
+KINDS = {"mariadb": MariaDb, "mysql": MySql}
+BOTH = tuple(KINDS)
+"""For ``SERVERS`` of a module, or of a test: on which ones it runs; without it, on MariaDB alone"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        named = getattr(metafunc.function, "servers", None) or getattr(metafunc.module, "SERVERS", ("mariadb",))
+        metafunc.parametrize("server", [_needed(kind) for kind in named], indirect=True, scope="session")
+
+
+def _needed(kind: str):
+    # All tests of one server run in one worker, so there is one of it.
+    missing = pytest.mark.skipif(KINDS[kind].binaries() is None, reason=f"{KINDS[kind].name}'s server is not installed")
+    return pytest.param(kind, marks=[missing, pytest.mark.xdist_group(kind)], id=kind)
+
+
+def servers(*kinds: str):
+    """Says of one test on which servers it runs."""
+
+    def mark(test):
+        test.servers = kinds
+        return test
+
+    return mark
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[MariaDb]:
-    mariadb = MariaDb()
-    yield mariadb
-    mariadb.remove()
+def server(request) -> Iterator[MariaDb]:
+    server = KINDS[request.param]()
+    yield server
+    server.remove()
 
 
 @pytest.fixture
@@ -46,6 +67,8 @@ def db(mariadb, spark, warehouse) -> Iterator:
 
 
 class FollowedMariaDb(Followed):
+    """Or MySQL."""
+
     source = "my"
     options = {"connector": "mysql-cdc", "database.name": "shop"}
     password = PASSWORD
@@ -60,10 +83,14 @@ class FollowedMariaDb(Followed):
         self.run(f"CREATE USER {name}@'%' IDENTIFIED BY '{password}'", f"GRANT ALL ON *.* TO {name}@'%'")
 
     def set_password(self, name: str, password: str) -> None:
-        self.run(f"SET PASSWORD FOR {name}@'%' = PASSWORD('{password}')")
+        self.run(f"ALTER USER {name}@'%' IDENTIFIED BY '{password}'")
 
     def throw_out(self, name: str) -> None:
-        self.run(f"KILL USER {name}")
+        for (connection,) in self.server.run(
+            f"SELECT id FROM information_schema.processlist WHERE user = '{name}' AND command <> 'Killed'"
+        ):
+            with contextlib.suppress(pymysql.MySQLError):  # it may be gone by now
+                self.run(f"KILL {connection}")
 
     def drop_user(self, name: str) -> None:
         self.run(f"DROP USER {name}@'%'")
@@ -94,8 +121,7 @@ def source(db, mariadb) -> None:
 
 
 def log_end(mariadb: MariaDb) -> int:
-    name, offset, *_ = mariadb.run("SHOW MASTER STATUS")[0]
-    return Place.parse(name, offset).number
+    return Place.parse(*mariadb.log_end()).number
 
 
 def caught_up(db, mariadb: MariaDb) -> None:
@@ -106,15 +132,8 @@ def caught_up(db, mariadb: MariaDb) -> None:
 
 @contextlib.contextmanager
 def commits_held(mariadb: MariaDb) -> Iterator[None]:
-    """Commits are in the log, and sent to replicas, and no SELECT sees them: until a replica has answered, of which
-    there is none."""
-    mariadb.run(
-        "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
-        "SET GLOBAL rpl_semi_sync_master_timeout = 600000",
-        "SET GLOBAL rpl_semi_sync_master_wait_no_slave = ON",
-        "SET GLOBAL rpl_semi_sync_master_enabled = ON",
-    )
+    mariadb.hold_commits(True)
     try:
         yield
     finally:
-        mariadb.run("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        mariadb.hold_commits(False)

@@ -1,11 +1,11 @@
-"""Keys of all types that a MariaDB server can order, with nine values of each."""
+"""Keys of all types that MariaDB or MySQL can order, with nine values of each."""
 
 from __future__ import annotations
 
 from tests.support.mariadb import MariaDb
 
 KEYS = {
-    "BIGINT UNSIGNED": "seq * 2049638230412172401",
+    "BIGINT UNSIGNED": "CAST(seq AS UNSIGNED) * 2049638230412172401",
     "VARCHAR(20) COLLATE utf8mb4_general_ci": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', 'Zz', '')",
     "CHAR(9) CHARACTER SET latin1 COLLATE latin1_german2_ci": "ELT(seq, 'a', 'ae', 'B', 'ß', 'st', 'ü', 'uf', '€', '')",
     "CHAR(9) CHARACTER SET ucs2": "ELT(seq, 'a', 'B', 'c', 'Ä', 'é', 'F', 'z', '€', '')",
@@ -25,6 +25,17 @@ KEYS = {
     "UUID": "UUID()",
     "INET6": "ELT(seq, '::', '::1', '::ffff:1.2.3.4', 'ff::', '1::2', '::2', 'a::', '1:2:3:4:5:6:7:8', '::1.2.3.4')",
 }
+
+ONLY = {
+    "MariaDB": ("UUID", "INET6"),
+    "MySQL": ("VARCHAR(20) COLLATE utf8mb4_0900_as_ci", "VARCHAR(20) COLLATE utf8mb4_0900_bin"),
+}
+KEYS |= dict.fromkeys(ONLY["MySQL"], "ELT(seq, 'a', 'B', 'c ', 'Ä', 'é', 'F', 'z', 'c', '')")
+
+
+def keys(server: MariaDb) -> list[str]:
+    (others,) = (kinds for name, kinds in ONLY.items() if name != server.name)
+    return [kind for kind in KEYS if kind not in others]
 
 
 def fill(mariadb: MariaDb, table: str, kind: str) -> None:

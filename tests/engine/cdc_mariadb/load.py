@@ -1,4 +1,4 @@
-"""The random load on tables of MariaDB."""
+"""The random load on tables of MariaDB and MySQL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import pymysql
 
-from tests.engine.cdc.load import TEMPERS, Load
+from tests.engine.cdc.load import COLUMNS, FIELD, KEYS, ROW, TEMPERS, Load
 
 
 class MariaDbLoad(Load):
@@ -25,6 +25,10 @@ class MariaDbLoad(Load):
 
     def replace(self, name: str, row: str) -> str:
         return f"REPLACE INTO {name} VALUES {row}"
+
+    def as_one_text(self, name: str) -> str:
+        row = f", '{FIELD}', ".join(f"CONVERT({column} USING utf8mb4)" for column in COLUMNS[name].split(", "))
+        return f"SELECT GROUP_CONCAT({row} ORDER BY {KEYS[name]} SEPARATOR '{ROW}') FROM {name}"
 
     def move(self, name: str, old: str, new: str) -> str:
         return f"UPDATE IGNORE {name} SET id = {new} WHERE id = {old}"

@@ -1,4 +1,4 @@
-"""Connections to a MariaDB server: cut, refused, encrypted."""
+"""Connections to a server: cut, refused, encrypted."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import LogStream
 from tests.engine.cdc import stories
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, FollowedMariaDb
+from tests.engine.cdc_mariadb.conftest import BOTH, KINDS, FollowedMariaDb
 from tests.support.mariadb import PASSWORD, USER, MariaDb
 from tests.support.waiting import eventually
 
-pytestmark = NEEDS_MARIADB
+SERVERS = BOTH
 
 
 def test_a_network_that_is_cut_again_and_again(db, followed, proxy):
     # Nothing is left on the server, so nothing is said about it.
-    assert stories.a_network_that_is_cut_again_and_again(db, followed, proxy, said="MariaDB at") is None
+    assert stories.a_network_that_is_cut_again_and_again(db, followed, proxy, said=f"{followed.server.name} at") is None
 
 
 def test_what_is_taken_while_the_connection_is_lost_is_known(mariadb, proxy):
@@ -31,21 +31,21 @@ def test_what_is_taken_while_the_connection_is_lost_is_known(mariadb, proxy):
     mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)")
     address = Address(host="127.0.0.1", port=proxy.port, user=USER, database="shop", password=PASSWORD)
     with contextlib.closing(Control(dataclasses.replace(address, port=mariadb.port))) as control:
-        start = control.place()
+        start, known = control.start()
         stream = LogStream(
-            address, base=start.base, server_id=4711, gtids=control.gtids(start), position=start.number,
-            on_news=lambda: None,
+            address, base=start.base, server_id=4711, server_uuid=control.uuid(), gtids=known,
+            position=start.number, on_news=lambda: None,
         )  # fmt: skip
         stream.start()
         try:
             mariadb.run(*(f"INSERT INTO t VALUES ({id})" for id in range(20)))
-            end = control.place()
-            eventually(lambda: stream.received >= end.number)
+            end = control.log_end()
+            eventually(lambda: stream.received >= end)
             pieces = stream.peek(1000)
             proxy.cut()
             eventually(lambda: stream.received == start.number)  # it tries to begin anew, before they are taken
             stream.take(pieces)
-            assert stream.gtids_at(stream.taken) == control.gtids(Place.of(start.base, stream.taken))
+            control.check_log(Place.of(start.base, stream.taken), stream.gtids_at(stream.taken), control.uuid())
             proxy.mend()
             mariadb.run("INSERT INTO t VALUES (20)")
             eventually(lambda: len(stream.peek(1000)) == 1)
@@ -59,11 +59,11 @@ def test_a_password_that_is_changed(db, followed, caplog):
 
 
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory) -> Iterator[tuple[MariaDb, Path]]:
+def encrypted(server, tmp_path_factory) -> Iterator[tuple[MariaDb, Path]]:
     """A server that has a certificate, lets nobody in without TLS, and wants one of the user "certified"."""
     folder = tmp_path_factory.mktemp("certificates")
     stories.certificates(folder)
-    server = MariaDb()
+    server = KINDS[server.name.lower()]()
     server.stop()
     files = {"ssl-cert": "localhost.crt", "ssl-key": "localhost.key", "ssl-ca": "authority.crt"}
     server.start(**{name: server.give(path, (folder / path).read_bytes()) for name, path in files.items()})
@@ -86,7 +86,7 @@ def test_encrypted_connections(db, encrypted):
         db,
         FollowedMariaDb(server),
         refused=[
-            ({"ssl.mode": "disabled"}, "Access denied"),
+            ({"ssl.mode": "disabled"}, "Access denied|only on an encrypted connection"),
             ({"ssl.mode": "verify_ca", "ssl.root.cert": str(folder / "stranger.crt")}, "(?i)certificate verify failed"),
             ({"ssl.mode": "verify_identity", "ssl.root.cert": str(folder / "absent.crt")}, "No such file"),
             (verified | {"hostname": "127.0.0.1"}, "IP address mismatch"),

@@ -18,13 +18,13 @@ from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.types import printed
 from headrace.cdc.source import MYSQL, SourceState
 from tests.engine.cdc.load import Writer
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, log_end
-from tests.engine.cdc_mariadb.keys import KEYS, changes, fill
+from tests.engine.cdc_mariadb.conftest import BOTH, log_end
+from tests.engine.cdc_mariadb.keys import changes, fill, keys
 from tests.engine.cdc_mariadb.load import MariaDbLoad
 from tests.engine.conftest import eventually
 from tests.support.mariadb import PASSWORD, USER
 
-pytestmark = NEEDS_MARIADB
+SERVERS = BOTH
 
 
 @dataclass
@@ -176,7 +176,7 @@ def test_a_table_is_its_source_whatever_happens(mariadb, name):
 def test_keys_of_any_type(mariadb):
     """Where a key lies is asked of the database: on a wrong answer rows are lost, or are there twice."""
     address = Address(host="127.0.0.1", port=mariadb.port, user=USER, database="shop", password=PASSWORD)
-    for number, kind in enumerate(KEYS):
+    for number, kind in enumerate(keys(mariadb)):
         fill(mariadb, f"k{number}", kind)
         following = Following(f"k{number}", address, random.Random(7), largest_split=1)
         try:

@@ -7,29 +7,24 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, UndefinedRelation, Unsupported
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, create_source, options
-from tests.support.mariadb import USER, MariaDb
+from tests.engine.cdc_mariadb.conftest import BOTH, KINDS, create_source, options, servers
+from tests.support.mariadb import USER
 
-pytestmark = NEEDS_MARIADB
+SERVERS = BOTH
 
 
 def test_what_cannot_be_followed_is_refused_by_name(db, mariadb, source):
     mariadb.run(
         "CREATE TABLE keyless (a INT)", "CREATE TABLE isam (a INT PRIMARY KEY) ENGINE = MyISAM",
-        "CREATE VIEW seen AS SELECT 1 AS a", "CREATE SEQUENCE numbers",
-        "CREATE TABLE versioned (a INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+        "CREATE VIEW seen AS SELECT 1 AS a",
         "CREATE TABLE part (a TEXT, PRIMARY KEY (a(10)))", "CREATE TABLE parent (a INT PRIMARY KEY)",
-        "CREATE TABLE child (a INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (a) ON DELETE CASCADE)",
         "CREATE TABLE fine (a INT PRIMARY KEY, b INT, FOREIGN KEY (b) REFERENCES parent (a))",
     )  # fmt: skip
     for statement, error, message in (
         ("CREATE TABLE t (*) FROM my TABLE 'keyless'", InvalidDefinition, "no primary key"),
         ("CREATE TABLE t (*) FROM my TABLE 'isam'", InvalidDefinition, "engine MyISAM"),
         ("CREATE TABLE t (*) FROM my TABLE 'seen'", InvalidDefinition, "not a table"),
-        ("CREATE TABLE t (*) FROM my TABLE 'numbers'", InvalidDefinition, "not a table"),
-        ("CREATE TABLE t (*) FROM my TABLE 'versioned'", Unsupported, "system-versioned"),
         ("CREATE TABLE t (*) FROM my TABLE 'part'", Unsupported, "beginning of a column"),
-        ("CREATE TABLE t (*) FROM my TABLE 'child'", Unsupported, "ON DELETE CASCADE"),
         ("CREATE TABLE t (*) FROM my TABLE 'absent'", UndefinedRelation, '"shop.absent"'),
         ("CREATE TABLE t (*) FROM my TABLE 'FINE'", UndefinedRelation, '"shop.FINE"'),
         ("CREATE TABLE t (*) FROM my TABLE 'mysql.user'", HeadraceError, "mysql.user"),
@@ -52,6 +47,21 @@ def test_what_cannot_be_followed_is_refused_by_name(db, mariadb, source):
     assert db.sql("SHOW TABLES").rows() == [] and len(db.sql("SHOW SOURCES").rows()) == 1
 
 
+@servers("mariadb")
+def test_what_only_mariadb_has_is_refused_by_name(db, mariadb, source):
+    mariadb.run(
+        "CREATE SEQUENCE numbers", "CREATE TABLE versioned (a INT PRIMARY KEY) WITH SYSTEM VERSIONING",
+        "CREATE TABLE parent (a INT PRIMARY KEY)",
+        "CREATE TABLE child (a INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (a) ON DELETE CASCADE)",
+    )  # fmt: skip
+    for name, error, message in (
+        ("numbers", InvalidDefinition, "not a table"), ("versioned", Unsupported, "system-versioned"),
+        ("child", Unsupported, "ON DELETE CASCADE"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            db.sql(f"CREATE TABLE t (*) FROM my TABLE '{name}'")
+
+
 def test_a_password_that_is_wrong_is_not_printed(db, mariadb):
     db.sql("CREATE SECRET wrong AS 'not the p4ssword'")
     with pytest.raises(HeadraceError, match="Access denied") as caught:
@@ -65,7 +75,7 @@ def test_rights_that_are_missing_are_named(db, mariadb):
     create = f"CREATE SOURCE s WITH ({options(mariadb, username='weak')}, password = SECRET weak)"
     try:
         for right, grant in (
-            ("may not see the binary log", "GRANT BINLOG MONITOR ON *.* TO weak@'%'"),
+            ("may not see the binary log", f"GRANT {mariadb.rights.split(', ')[1]} ON *.* TO weak@'%'"),
             ("may not replicate", "GRANT REPLICATION SLAVE ON *.* TO weak@'%'"),
         ):
             with pytest.raises(HeadraceError, match=right):
@@ -85,13 +95,17 @@ def test_rights_that_are_missing_are_named(db, mariadb):
 
 
 def test_settings_of_the_log_that_do_not_do_are_refused(db, mariadb):
-    for name, wrong, right in (
+    minimal = "NO_LOG" if mariadb.name == "MariaDB" else "MINIMAL"
+    settings = [
         ("binlog_format", "MIXED", "ROW"), ("binlog_row_image", "MINIMAL", "FULL"),
-        ("binlog_row_metadata", "NO_LOG", "FULL"),
-    ):  # fmt: skip
+        ("binlog_row_metadata", minimal, "FULL"),
+    ]  # fmt: skip
+    if mariadb.name == "MySQL":
+        settings += [("gtid_mode", "ON_PERMISSIVE", "ON"), ("binlog_row_value_options", "PARTIAL_JSON", "''")]
+    for name, wrong, right in settings:
         mariadb.run(f"SET GLOBAL {name} = {wrong}")
         try:
-            with pytest.raises(HeadraceError, match=f"{name} of MariaDB at .* is {wrong}"):
+            with pytest.raises(HeadraceError, match=f"{name} of {mariadb.name} at .* is {wrong}"):
                 create_source(db, mariadb)
         finally:
             mariadb.run(f"SET GLOBAL {name} = {right}")
@@ -99,7 +113,7 @@ def test_settings_of_the_log_that_do_not_do_are_refused(db, mariadb):
 
 
 def test_a_server_without_a_log_or_of_which_a_part_is_not_logged_is_refused(db, mariadb):
-    other = MariaDb(**{"skip-log-bin": "1"})
+    other = KINDS[mariadb.name.lower()](**{"skip-log-bin": "1"})
     try:
         with pytest.raises(HeadraceError, match="writes no binary log"):
             create_source(db, other)
@@ -110,13 +124,19 @@ def test_a_server_without_a_log_or_of_which_a_part_is_not_logged_is_refused(db, 
         with pytest.raises(HeadraceError, match='changes of "shop" are not in the binary log'):
             db.sql("CREATE TABLE t (*) FROM my TABLE 't'")
         db.sql("DROP SOURCE my")
-        other.run("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'u'")
-        other.run("SET GLOBAL gtid_slave_pos = '7-7-7'")
-        for right in ("SELECT ON shop.*", "SLAVE MONITOR ON *.*"):
+        if other.name == "MySQL":
+            other.stop()
+            other.start(**{"skip-log-bin": "0", "log-replica-updates": "OFF"})
+            other.run("CHANGE REPLICATION SOURCE TO source_host = '127.0.0.1', source_port = 1, source_user = 'u'")
+        else:
+            other.run("CHANGE MASTER TO master_host = '127.0.0.1', master_port = 1, master_user = 'u'")
+            other.run("SET GLOBAL gtid_slave_pos = '7-7-7'")
+        more = "SELECT ON shop.*" if other.name == "MySQL" else "SLAVE MONITOR ON *.*"
+        for right in ("SELECT ON shop.*", more):
             other.run(f"GRANT {right} TO {USER}@'%'")
             with pytest.raises(HeadraceError, match="is a replica that does not log"):
                 create_source(db, other)
-        other.run("RESET SLAVE ALL")
+        other.run("RESET REPLICA ALL" if other.name == "MySQL" else "RESET SLAVE ALL")
         create_source(db, other)
         db.sql("DROP SOURCE my")
     finally:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, caught_up, create_source, rows, stopped
+from tests.engine.cdc_mariadb.conftest import caught_up, create_source, rows, stopped
 from tests.engine.conftest import eventually
-
-pytestmark = NEEDS_MARIADB
 
 
 def test_columns_that_come_go_and_grow_are_followed(db, mariadb, monkeypatch):

@@ -7,11 +7,9 @@ import re
 import pytest
 
 from headrace.errors import DependentObjects, WrongObjectKind
-from tests.engine.cdc_mariadb.conftest import NEEDS_MARIADB, ROOT, caught_up, rows, theirs
+from tests.engine.cdc_mariadb.conftest import ROOT, caught_up, rows, theirs
 from tests.engine.cdc_mariadb.keys import changes, fill
 from tests.support.mariadb import PASSWORD
-
-pytestmark = NEEDS_MARIADB
 
 
 def test_from_create_to_drop(db, mariadb, source):
@@ -136,9 +134,9 @@ def test_a_partitioned_table_is_one_table(db, mariadb, source):
 
 
 def test_the_guide(db, mariadb):
-    """docs/mariadb.md, against this server."""
+    """docs/mysql.md, against this server."""
     (text,) = re.findall(
-        r"^```sql\n(.*?)^```$", (ROOT / "docs" / "mariadb.md").read_text(), flags=re.MULTILINE | re.DOTALL
+        r"^```sql\n(.*?)^```$", (ROOT / "docs" / "mysql.md").read_text(), flags=re.MULTILINE | re.DOTALL
     )
     text = text.replace("localhost", "127.0.0.1").replace("3306", str(mariadb.port))
     text = text.replace("the password", PASSWORD.replace("'", "''"))

@@ -6,7 +6,7 @@ import random
 
 import psycopg2
 
-from tests.engine.cdc.load import TEMPERS, Load
+from tests.engine.cdc.load import COLUMNS, FIELD, KEYS, ROW, TEMPERS, Load
 
 
 class PostgresLoad(Load):
@@ -29,6 +29,10 @@ class PostgresLoad(Load):
     def replace(self, name: str, row: str) -> str:
         key = "id, a" if name == "pairs" else "id"
         return f"INSERT INTO {name} VALUES {row} ON CONFLICT ({key}) DO UPDATE SET v = excluded.v"
+
+    def as_one_text(self, name: str) -> str:
+        row = f" || '{FIELD}' || ".join(f"{column}::text" for column in COLUMNS[name].split(", "))
+        return f"SELECT string_agg({row}, '{ROW}' ORDER BY {KEYS[name]}) FROM {name}"
 
     def move(self, name: str, old: str, new: str) -> str:
         return f"UPDATE {name} SET id = {new} WHERE id = {old} AND NOT EXISTS (SELECT 1 FROM {name} WHERE id = {new})"

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from headrace.engine import splits
+from tests.engine.cdc import stories
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, follower, rows, theirs
 from tests.engine.conftest import eventually
 
@@ -90,25 +91,8 @@ def test_a_commit_that_is_held_while_chunks_are_read(db, postgres, source, monke
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before-it-lands", "before-it-is-read"])
-def test_truncate_while_a_chunk_is_read(db, postgres, source, monkeypatch, before):
-    """To a snapshot of before, the table is empty afterwards: that must not land."""
-    postgres.run(
-        "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'old' FROM generate_series(1, 40) g"
-    )
-    read, once = splits.read_chunk, threading.Event()
-
-    def truncated(*arguments):
-        if once.is_set():
-            return read(*arguments)
-        once.set()
-        staged = read(*arguments) if before else None
-        postgres.run("TRUNCATE t; INSERT INTO t VALUES (7, 'new')")
-        return read(*arguments) if staged is None else staged
-
-    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", truncated)
-    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
-    caught_up(db, postgres)
-    assert rows(db, "SELECT * FROM t") == [(7, "new")]
+def test_truncate_while_a_chunk_is_read(db, followed, monkeypatch, before):
+    stories.truncate_while_a_chunk_is_read(db, followed, monkeypatch, before=before)
 
 
 def test_chunks_that_miss_too_much_are_read_again_in_smaller_splits(db, postgres, source, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 import headrace
 from headrace.engine import splits
 from headrace.engine.follower import Follower
+from headrace.engine.following import source_state
 from headrace.errors import InvalidDefinition, JobFailed
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, follower, rows, stopped, theirs
 from tests.engine.conftest import eventually
@@ -182,6 +183,25 @@ def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, mo
         assert state == "failed" and said in why, f"{name}: {why}"
     assert same(db, postgres, "fine") and "fine" not in stopped(db)
     postgres.run("DROP SCHEMA elsewhere CASCADE")
+
+
+def test_partitions_that_go_while_nobody_looks_are_missed_afterwards(db, postgres, source, monkeypatch):
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
+    for name in ("dropped", "emptied", "fine"):
+        postgres.run(f"CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        postgres.run(f"CREATE TABLE {name}_1 PARTITION OF {name} FOR VALUES FROM (0) TO (5)")
+        postgres.run(f"CREATE TABLE {name}_2 PARTITION OF {name} FOR VALUES FROM (5) TO (9)")
+        postgres.run(f"INSERT INTO {name} VALUES (1), (6)")
+        db.sql(f"CREATE TABLE {name} (*) FROM pg TABLE '{name}'; WAIT {name}")
+    eventually(lambda: len(source_state(db.engine.committed, follower(db)._id).partitions) == 3)
+    db.engine.sources.stop()
+    postgres.run("DROP TABLE dropped_1; TRUNCATE emptied_1; CREATE TABLE fine_3 PARTITION OF fine DEFAULT")
+    postgres.run("VACUUM FULL fine_1")
+    postgres.run("INSERT INTO fine VALUES (2), (20)")
+    db.engine.sources.start()
+    eventually(lambda: len(stopped(db)) >= 2)
+    assert {name: state for name, (state, _) in stopped(db).items()} == {"dropped": "failed", "emptied": "failed"}
+    eventually(lambda: same(db, postgres, "fine"))
 
 
 def test_columns_change_in_the_middle_of_a_snapshot(db, postgres, evolving, monkeypatch):
