@@ -57,8 +57,10 @@ class _Column:
         self.first = np.zeros(self.groups, dtype=np.int64)
 
     def put(self, groups: np.ndarray, firsts: np.ndarray, values: pa.Array) -> None:
-        self.array[groups], self.first[groups] = len(self.arrays), firsts
+        # Last where they are: another thread may look.
         self.arrays.append(values)
+        self.first[groups] = firsts
+        self.array[groups] = len(self.arrays) - 1
 
     def take(self, groups: np.ndarray, rows: np.ndarray) -> pa.Array:
         """Values by the row group and the row in it."""
@@ -222,6 +224,8 @@ def find(
 ) -> pa.Table | None:
     """The live rows whose (vnode, pk) starts with one of some keys, which are rows of bytes; of the other columns than
     those asked for nothing is read. None if that means to look at more than ``most`` stored rows."""
+    if len(matrix) == 0:
+        return layout.stored_schema.empty_table()
     wanted = np.unique(np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").ravel())
     lows, highs = (_filled_up(wanted, layout, byte) for byte in (0x00, 0xFF))
     todo, rows = [], 0

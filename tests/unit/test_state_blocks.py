@@ -156,6 +156,9 @@ def test_what_is_much_is_left_to_others(tmp_path, monkeypatch):
     assert stored.find(keys, [EPOCH, WEIGHT], most=10) is None
     assert blocks.BLOCKS.bytes == 0
     assert stored.find(keys, [EPOCH, WEIGHT]).num_rows == len(keys)
+    nothing = np.empty((0, stored.layout.codec.width), np.uint8)
+    files = stored.storage.files
+    assert blocks.find(files, stored.layout, stored.files, nothing, [EPOCH], stored.indexes).num_rows == 0
 
 
 def test_what_is_kept_is_bounded(tmp_path, monkeypatch):
