@@ -344,7 +344,16 @@ def starting_with(
             rows += count
             if rows > most:
                 return None
-            todo.append(Probe(path=file.path, groups=tuple(some), first_key=0, last_key=keys.num_rows, rows=count))
+            todo.append(
+                Probe(
+                    path=file.path,
+                    groups=tuple(some),
+                    first_key=0,
+                    last_key=keys.num_rows,
+                    rows=count,
+                    retracts=file.retractions > 0,
+                )
+            )
     if not todo:
         return layout.stored_schema.empty_table()
     found = _found(spark, body, todo, keys)
