@@ -175,8 +175,12 @@ def _arithmetic(node: exp.Binary) -> Vector:
     if result.name == "numeric" and name in ("add", "subtract", "multiply"):
         return _decimals(name, node, left, right, result)
     if result.name == "numeric" and name == "divide" and max(digits(left)[1], digits(right)[1]) <= QUOTIENT.scale:
-        # What has more digits before the point than that is Spark's to refuse.
-        sides = (_as(node.this, QUOTIENT), _as(node.expression, QUOTIENT))
+        # What has more digits before the point than that is Spark's to refuse: Arrow stops there.
+        numbers = [
+            _as(side, SqlType("numeric", precision=precision, scale=scale))
+            for side, (precision, scale) in ((node.this, digits(left)), (node.expression, digits(right)))
+        ]
+        sides = tuple(Call("cast", (number,), QUOTIENT.arrow) for number in numbers)
         return Call("divide_decimals", sides, QUOTIENT.arrow)
     raise NotVectorized(f"{left} {name} {right}")
 

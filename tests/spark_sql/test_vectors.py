@@ -44,7 +44,7 @@ COLUMNS = [
 
 SAME = """
     i; t; doc; span; 7; -3; 1.50; true; 3000000000; i + 1; i - j; i * 2; s + s; s + i; i + b; b * 2; -i; i / 3; b / 7; i % 7; -7 / 2; s % 3
-    n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; n / 3; n / 7.5; 100.00 * n / 7; n / (m * m + 1); i / 3.7; b / (m * m + 1); 2 / (n * n + 0.7); d + d; d * d; d - 1.5::double precision; f + f; f * f
+    n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; n / 3; n / 7.5; 100.00 * n / 7; n / (m * m + 1); i / 3.7; b / (m * m + 1); 2 / (n * n + 0.7); 100.00 * u / (n * n + 0.7); d + d; d * d; d - 1.5::double precision; f + f; f * f
     i = j; i <> j; i < 3; i <= b; s > i; i >= 0; n = 1.5; n < m; n < i; m >= 1; t = 'abc'; t < v; t > ''; t <> v; t = NULL
     day < '2024-01-01'; day = DATE '2024-02-29'; ts >= '2024-01-01 10:00:00'; tz < '2024-01-01 00:00:00+02'; f > d; d > 1; d < 1.5; o = p; o <> p; y = '\\x00ff'
     span > '1 hour'; o AND p; o OR p; NOT o; o AND i > 0; i > 0 OR NULL; NOT (i > 0 AND n < 5); o; (o)
