@@ -53,8 +53,7 @@ def part(rows: pa.Table, first: int, last: int) -> pa.Table:
     return rows.slice(start, stop - start)
 
 
-def measure(name: str, query: str, rows: dict[str, pa.Table]) -> float:
-    """Events per second."""
+def measure(name: str, query: str, rows: dict[str, pa.Table]) -> None:
     with database(barrier_interval="100ms") as db:
         for table, columns in COLUMNS.items():
             db.sql(f"CREATE TABLE {table} ({columns})")
@@ -79,7 +78,6 @@ def measure(name: str, query: str, rows: dict[str, pa.Table]) -> float:
         query=name, events_per_s=round(rate), fresh_ms=round(median(times) * 1000),
         fresh_p99_ms=round(p99(times) * 1000), full_s=round(full, 2), ratio=round(median(times) / full, 3),
     )  # fmt: skip
-    return rate
 
 
 def main() -> None:
