@@ -185,7 +185,6 @@ def test_truncate_while_a_chunk_is_read(db, followed, monkeypatch, before):
     stories.truncate_while_a_chunk_is_read(db, followed, monkeypatch, before=before)
 
 
-@servers("mariadb")
 def test_reading_locks_nothing_and_leaves_no_transaction(mariadb):
     """A SELECT that is in the middle of a table, because nobody fetches what it has found."""
     mariadb.run(

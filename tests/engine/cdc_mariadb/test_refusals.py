@@ -143,6 +143,14 @@ def test_a_server_without_a_log_or_of_which_a_part_is_not_logged_is_refused(db, 
         other.remove()
 
 
+def test_an_old_server_is_refused(db, mariadb, monkeypatch):
+    for flavor in ("MariaDb", "Mysql"):
+        monkeypatch.setattr(f"headrace.cdc.mysql.flavors.{flavor}.oldest", (99, 1))
+    with pytest.raises(Unsupported, match=f"is {mariadb.name} [0-9.]+") as caught:
+        create_source(db, mariadb)
+    assert "99.1 or newer" in caught.value.hint and db.sql("SHOW SOURCES").rows() == []
+
+
 def test_secrets_show_up_nowhere(db, mariadb, source, warehouse, caplog):
     mariadb.run("CREATE TABLE t (id INT PRIMARY KEY)")
     db.sql("CREATE TABLE t (*) FROM my TABLE 't'; WAIT t")

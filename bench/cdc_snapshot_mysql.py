@@ -1,6 +1,8 @@
-"""How fast does a live MariaDB table become one here? Against Spark's JDBC read of the quiet table to Parquet.
+"""How fast does a live table of MariaDB or MySQL become one here? Against Spark's JDBC read of it, quiet, to Parquet.
 
 As cdc_snapshot, with fewer transactions: 200 a second, because this server syncs its log for each of them.
+
+    python -m bench.cdc_snapshot_mysql [mariadb | mysql] [ROWS]
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from bench.cdc_common import settled
 from bench.cdc_snapshot import snapshot
 from bench.common import PeakMemory, database, median, report, seconds
 from headrace.database import Database
-from tests.support.mariadb import PASSWORD, USER, MariaDb
+from tests.support.mariadb import PASSWORD, USER, MariaDb, MySql
 from tests.support.maven import jar
 
 DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.3"
@@ -31,10 +33,12 @@ SUMS = "SELECT count(*), sum(id), sum(qty) FROM items"
 
 
 @contextmanager
-def mariadb(rows: int) -> Iterator[MariaDb]:
+def filled(kind: type[MariaDb], rows: int) -> Iterator[MariaDb]:
     """With a table ``items`` of so many rows, as cdc_snapshot's."""
     settings = {"innodb-buffer-pool-size": "1G", "innodb-flush-log-at-trx-commit": "1", "sync-binlog": "1"}
-    server = MariaDb(**settings)
+    if kind is MySql:
+        settings["cte-max-recursion-depth"] = str(rows + 1)
+    server = kind(**settings)
     try:
         server.run(
             "CREATE TABLE items (id bigint PRIMARY KEY, customer bigint, product varchar(100), "
@@ -120,7 +124,8 @@ def equal(db: Database, server: MariaDb) -> bool:
 
 
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
+    kind = MySql if "mysql" in sys.argv[1:] else MariaDb
+    (rows,) = [int(argument) for argument in sys.argv[1:] if argument.isdigit()] or [ROWS]
     folder = tempfile.mkdtemp(prefix="headrace-bench-")
     ours: list[float] = []
     jdbc: list[float] = []
@@ -128,7 +133,7 @@ def main() -> None:
     written, same = 0, True
     try:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jar(DRIVER, DRIVER_SHA256, Path(folder))} pyspark-shell"
-        with mariadb(rows) as server, database() as db:
+        with filled(kind, rows) as server, database() as db:
             cores = db.engine.spark.sparkContext.defaultParallelism
             create_source(db, server.port)
             for turn in range(WARM_UP + ROUNDS):
@@ -148,7 +153,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     ratio, rate = median(jdbc) / median(ours), rows / median(ours)
     report(
-        "cdc_snapshot_mariadb",
+        f"cdc_snapshot_mysql {kind.name}",
         f"{rows:,} rows in {median(ours):.1f} s ({rate:,.0f} rows/s) under {written / sum(ours):.0f} transactions/s, "
         f"and {'equal' if same else 'NOT EQUAL'} to the source; Spark's JDBC read of the quiet table to Parquet "
         f"{median(jdbc):.1f} s: ratio {ratio:.2f} (at least 1.0); peak memory {memory.megabytes} MB",
