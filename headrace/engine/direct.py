@@ -119,7 +119,7 @@ class DirectDeriver:
 
 
 def _branches(view: Relation, catalog: Catalog) -> Sequence[VectorBranch]:
-    found = vectors_of(view, catalog)
+    found = vectors_of(view, catalog, few=True)
     if found is None:
         raise NotVectorized(view.name)
     return found

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
 from headrace.engine.held import HeldClocks
 from headrace.engine.moments import Moments, there_now, with_clock
+from headrace.engine.plans import columns_read_by
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import translate_error
 from headrace.engine.touched import difference, each_once, of_keys, of_vnodes, runs_then, unfinished
@@ -54,8 +55,9 @@ from headrace.types import quote_spark
 FEW_KEYS = 5_000
 """Touched keys up to which their rows are looked up; beyond, relations are read whole."""
 
-LOOKUP_ROWS = 1 << 20
-"""Stored rows that may be read to find those of the touched keys in one relation."""
+LOOKUP_ROWS = 1 << 22
+"""Stored rows that may be read to find those of the touched keys in one relation: a thousand keys anywhere in a large
+one are in about as many row groups."""
 
 Touched = Mapping[int, Sequence[RunFile]]
 """What was written to each input."""
@@ -77,6 +79,8 @@ class KeyedRelations:
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
         self._held = HeldClocks()
+        self._just_written: dict[str, pa.Table] = {}
+        """Small files of this epoch, which several relations read, for their keys and for their rows"""
 
     def advance(
         self,
@@ -92,6 +96,7 @@ class KeyedRelations:
         ``missed``: what was written to the inputs of relations that were built meanwhile; ``since``: the offsets of
         the state as of which they were, which has its time.
         """
+        self._just_written.clear()
         before = state.offsets
         state = self._watermarks.advanced(with_clock(state), written.files)
         state = self._held.tried_again(state, written.files)
@@ -160,6 +165,7 @@ class KeyedRelations:
                 if id != relation.id or not relation.operator.passing:
                     runs[id] = new_runs(runs.get(id, ()), files, epoch)
             state = dataclasses.replace(state, runs=runs)
+        self._just_written.clear()
         return state
 
     def due_in(self, state: Manifest) -> float:
@@ -305,7 +311,8 @@ class KeyedRelations:
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys.rename_columns(list(columns)).cast(wanted)
             runs = runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
-            found = self._starting_with(state, source, theirs, runs)
+            needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
+            found = self._starting_with(state, source, theirs, runs, needed)
             if found is None:
                 return None
             rows[id] = found.select(source.names)
@@ -350,9 +357,10 @@ class KeyedRelations:
 
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a small file that was just written."""
-        with open_parquet(self._storage.files, file.path) as parquet:
-            read = parquet.read(columns=list(dict.fromkeys(names)), use_threads=False)
-        return layout.completed(read, list(names))
+        if file.path not in self._just_written:
+            with open_parquet(self._storage.files, file.path) as parquet:
+                self._just_written[file.path] = layout.stored(parquet.read(use_threads=False))
+        return self._just_written[file.path].select(list(names))
 
     def _looked_up(self, state: Manifest, relation: Relation, keys: pa.Table) -> tuple[pa.Table, pa.Table] | None:
         """The rows that these keys have now, and those that the relation holds; None if that is much to read."""
@@ -373,7 +381,8 @@ class KeyedRelations:
             if count:
                 found = self._first_rows(state, source, theirs, count)
             else:
-                found = self._starting_with(state, source, theirs)
+                needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
+                found = self._starting_with(state, source, theirs, columns=needed)
             if found is None:
                 return None
             rows[id] = found.select(source.names)
@@ -487,11 +496,17 @@ class KeyedRelations:
         return newest_live(layout, pa.concat_tables(tables))
 
     def _starting_with(
-        self, state: Manifest, layout: Layout, keys: pa.Table, runs: Sequence[Run] | None = None
+        self,
+        state: Manifest,
+        layout: Layout,
+        keys: pa.Table,
+        runs: Sequence[Run] | None = None,
+        columns: Iterable[str] | None = None,
     ) -> pa.Table | None:
         runs = state.runs.get(layout.relation_id, ()) if runs is None else runs
         keys = keys.select(layout.key_names[: keys.num_columns])
-        return starting_with(self._spark, self._storage.files, layout, runs, keys, self._indexes, most=LOOKUP_ROWS)
+        files, indexes = self._storage.files, self._indexes
+        return starting_with(self._spark, files, layout, runs, keys, indexes, most=LOOKUP_ROWS, columns=columns)
 
     # --- queries of Spark's -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from headrace.engine.spark import spark_errors
 from headrace.errors import ObjectNotReady, Unsupported
 from headrace.operators.vector_pieces import Plan, vectorized_piece
 from headrace.operators.vectorize import vectorized
-from headrace.operators.vectors import VectorBranch
+from headrace.operators.vectors import VectorBranch, is_slow
 from headrace.plan.build import build, output_types
 from headrace.plan.keys import StreamKey, stream_key
 from headrace.plan.nodes import Node, Project, columns_read
@@ -186,10 +186,11 @@ def columns_read_by(view: Relation, relation: Relation, catalog: Catalog) -> set
     return {column.name for column in relation.columns if column.name in named}
 
 
-def vectors_of(view: Relation, catalog: Catalog) -> tuple[VectorBranch, ...] | None:
-    """How to evaluate a stored view over Arrow arrays, if that is possible."""
+def vectors_of(view: Relation, catalog: Catalog, *, few: bool = False) -> tuple[VectorBranch, ...] | None:
+    """How to evaluate a stored view over Arrow arrays, if that is possible, and as fast as Spark; ``few``: rows."""
     upstream = tuple(catalog.relations[id] for id in view.depends_on if id in catalog.relations)
-    return _vectors(view, upstream)
+    found = _vectors(view, upstream)
+    return None if found is not None and not few and is_slow(found) else found
 
 
 @lru_cache(maxsize=1024)

@@ -35,6 +35,9 @@ _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precisio
             "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
+QUOTIENT = SqlType("numeric", precision=38, scale=18)
+"""Of two decimals, and what both are cast to (:mod:`headrace.sql.operators`)."""
+
 WIDE_DIGITS = 76
 """That Arrow's widest decimal has."""
 
@@ -171,6 +174,14 @@ def _arithmetic(node: exp.Binary) -> Vector:
         return Call(f"{name}_floats", (_as(node.this, result), _as(node.expression, result)), result.arrow)
     if result.name == "numeric" and name in ("add", "subtract", "multiply"):
         return _decimals(name, node, left, right, result)
+    if result.name == "numeric" and name == "divide" and max(digits(left)[1], digits(right)[1]) <= QUOTIENT.scale:
+        # What has more digits before the point than that is Spark's to refuse: Arrow stops there.
+        numbers = [
+            _as(side, SqlType("numeric", precision=precision, scale=scale))
+            for side, (precision, scale) in ((node.this, digits(left)), (node.expression, digits(right)))
+        ]
+        sides = tuple(Call("cast", (number,), QUOTIENT.arrow) for number in numbers)
+        return Call("divide_decimals", sides, QUOTIENT.arrow)
     raise NotVectorized(f"{left} {name} {right}")
 
 

@@ -18,6 +18,7 @@ Everything here is data that pickles: tasks take it along.
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
+
+_QUOTIENT, _QUOTIENT_STORED = decimal.Decimal(1).scaleb(-39), decimal.Decimal(1).scaleb(-18)
+_EXACT_DIGITS = 160
+"""With so many no quotient of two decimals can seem to lie half way between others when it does not."""
+
+_VALUE_BY_VALUE = {"divide_decimals"}
 
 Datum = pa.Array | pa.ChunkedArray | pa.Scalar
 
@@ -131,6 +138,23 @@ def _multiply_wide(left: Datum, right: Datum) -> Datum:
     return pc.multiply(*wide)
 
 
+def _divide_decimals(left: Datum, right: Datum) -> Datum:
+    """As Spark divides: to 39 digits after the point, and then to those of the type, half up both times. Whether the
+    quotient fits is decided by who stores it, and a division by zero is Spark's to tell."""
+    count = next((len(side) for side in (left, right) if not isinstance(side, pa.Scalar)), 1)
+    sides = [[side.as_py()] * count if isinstance(side, pa.Scalar) else side.to_pylist() for side in (left, right)]
+    found = []
+    with decimal.localcontext(decimal.Context(prec=_EXACT_DIGITS, rounding=decimal.ROUND_HALF_UP)):
+        for over, under in zip(*sides, strict=True):
+            if over is None or under is None:
+                found.append(None)
+            elif not under:
+                raise NotVectorized("a division by zero")
+            else:
+                found.append((over / under).quantize(_QUOTIENT).quantize(_QUOTIENT_STORED))
+    return pa.array(found, pa.decimal128(38, 18))
+
+
 def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
     """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
 
@@ -185,6 +209,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "subtract_floats": pc.subtract,
     "multiply_floats": pc.multiply,
     "divide": _divide,
+    "divide_decimals": _divide_decimals,
     "modulo": _modulo,
     "negate": pc.negate_checked,
     "abs": pc.abs_checked,
@@ -217,6 +242,21 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "like": lambda text, pattern: pc.match_like(text, pattern.as_py()),
     "contains": lambda text, pattern: pc.match_substring(text, pattern.as_py()),
 }
+
+
+def is_slow(branches: Sequence[VectorBranch]) -> bool:
+    """Whether something is computed value by value, which is for a few rows only."""
+    vectors: list[Vector] = []
+    for branch in branches:
+        for step in branch.steps:
+            vectors += [step.condition] if isinstance(step, VectorFilter) else [each for _, each, _ in step.columns]
+    while vectors:
+        vector = vectors.pop()
+        if isinstance(vector, Call):
+            if vector.function in _VALUE_BY_VALUE:
+                return True
+            vectors += vector.arguments
+    return False
 
 
 def columns_of(vector: Vector) -> set[str]:

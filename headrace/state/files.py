@@ -127,13 +127,14 @@ class Unsynced:
 
     def make_durable(self, pool: Executor) -> None:
         files, self._files = self._files, {}
-        _together(pool, _sync_file, files)
-        _together(pool, sync_folder, {os.path.dirname(each) for each in files})
+        # A file and the folder with its name need not wait for each other, only the manifest for both.
+        folders = {os.path.dirname(each) for each in files}
+        _together(pool, [*((_sync_file, each) for each in files), *((sync_folder, each) for each in folders)])
 
 
-def _together(pool: Executor, work: Callable[[str], None], items: Iterable[str]) -> None:
+def _together(pool: Executor, todo: Iterable[tuple[Callable[[str], None], str]]) -> None:
     begun: list[Future[None]] = []
-    for item in items:
+    for work, item in todo:
         try:
             begun.append(pool.submit(work, item))
         except RuntimeError:  # the program's main thread has ended: no pool takes anything more, but others go on

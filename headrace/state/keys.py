@@ -77,11 +77,23 @@ class KeyCodec:
         """The key of each row; with ``vnodes`` (one per row) each is prefixed as by :meth:`encode_with_vnode`."""
         parts: list[np.ndarray | list[bytes]] = []
         if vnodes is not None:
-            parts.append(np.asarray(vnodes).astype(">u2").view(np.uint8).reshape(-1, 2))
+            parts.append(_vnode_bytes(vnodes))
         for codec, name in zip(self._columns, columns or self.names, strict=True):
             array = plain(codec.kind, table.column(name))
             parts.append(codec.pieces(array) if isinstance(codec, _Variable) else codec.matrix(array))
         return _rows(parts, table.num_rows)
+
+    @property
+    def width(self) -> int | None:
+        """Of all keys with their vnode; None if not all have the same."""
+        if any(isinstance(codec, _Variable) for codec in self._columns):
+            return None
+        return _VNODE.size + sum(1 + codec.width for codec in self._columns)
+
+    def matrix(self, table: pa.Table | pa.RecordBatch, *, vnodes: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The keys with their vnodes as rows of bytes, where all have the same width."""
+        parts = [codec.matrix(plain(codec.kind, table.column(codec.name))) for codec in self._columns]
+        return np.concatenate([_vnode_bytes(vnodes), *parts], axis=1)
 
     def decode(self, data: bytes) -> tuple:
         return self._decode(data, 0)
@@ -99,6 +111,10 @@ class KeyCodec:
         if at != len(data):
             raise CorruptWarehouse(f"the stored key {data.hex()} does not have the shape ({', '.join(self.names)})")
         return tuple(values)
+
+
+def _vnode_bytes(vnodes: np.ndarray | Sequence[int]) -> np.ndarray:
+    return np.asarray(vnodes).astype(">u2").view(np.uint8).reshape(-1, 2)
 
 
 def _rows(parts: list[np.ndarray | list[bytes]], count: int) -> list[bytes]:
@@ -123,7 +139,7 @@ def _rows(parts: list[np.ndarray | list[bytes]], count: int) -> list[bytes]:
 
 class _Column:
     def __init__(self, kind: SqlType, key: KeyColumn):
-        self.kind = kind
+        self.kind, self.name = kind, key.name
         self.descending = key.descending
         self.null, self.present = (b"\x00", b"\x01") if key.nulls_first else (b"\x01", b"\x00")
 

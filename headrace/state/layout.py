@@ -33,6 +33,9 @@ every row would cost a sixth of writing them.
 """
 
 
+_LAYOUT = "_layout"
+"""Under which a relation, which never changes, holds its layout; no field of it, so nothing compares or stores it."""
+
 _ARROW_ORDERS = ("smallint", "integer", "bigint", "numeric", "varchar", "date", "timestamp", "timestamptz")
 
 
@@ -47,13 +50,17 @@ class Layout:
 
     @staticmethod
     def of(relation: Relation) -> Layout:
-        return Layout(
-            relation_id=relation.id,
-            columns=tuple((column.name, column.type) for column in relation.columns),
-            pk=relation.pk,
-            distribution=relation.distribution,
-            time=None if relation.lateness is None else relation.lateness.column,
-        )
+        """Worked out once: an epoch asks for it dozens of times, and schemas and codecs follow from it."""
+        held = vars(relation)
+        if _LAYOUT not in held:
+            held[_LAYOUT] = Layout(
+                relation_id=relation.id,
+                columns=tuple((column.name, column.type) for column in relation.columns),
+                pk=relation.pk,
+                distribution=relation.distribution,
+                time=None if relation.lateness is None else relation.lateness.column,
+            )
+        return held[_LAYOUT]
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what follows from them is worked out again where needed, and not all of it pickles."""

@@ -7,13 +7,10 @@ costs nothing: keys beyond everything stored, such as a growing id, start no job
 
 from __future__ import annotations
 
-import functools
 import itertools
-import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -25,6 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import CorruptWarehouse
+from headrace.state.blocks import BLOCKS, find, in_threads
 from headrace.state.files import FOOTERS, RESTORE, Files, LocalFiles, open_parquet
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 INDEX_CACHE_BYTES = 64 << 20
 """Bounds the driver's memory for row-group bounds; about 200,000 of them fit."""
 
-DRIVER_VALUES = 1 << 24
+DRIVER_VALUES = 1 << 25
 """Stored values that the driver reads itself, in threads, if they are on a disk of its own: a job would take longer."""
 
 DRIVER_PROBES = 256
@@ -255,14 +253,20 @@ def lookup(
 
     Of the columns that are not in ``columns`` or the key, nothing is read: they are NULL.
     """
+    stored = [file for run in runs for file in run.files]
+    body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
+    if _kept(spark, body, stored):
+        names = [name for name in body.names if name != VNODE]
+        found = find(files, layout, stored, layout.codec.matrix(keys, vnodes=keys[VNODE].to_numpy()), names, indexes)
+        assert found is not None
+        return found
     encoded = layout.encode(keys)
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     sorted_keys = [encoded[index] for index in order]
-    todo = probes([file for run in runs for file in run.files], sorted_keys, indexes)
+    todo = probes(stored, sorted_keys, indexes)
     if not todo:
         return layout.stored_schema.empty_table()
     key_table = keys.select(layout.key_names).take(pa.array(order, pa.int64()))
-    body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
     return newest_live(layout, _found(spark, body, todo, key_table))
 
 
@@ -314,15 +318,23 @@ def starting_with(
     indexes: IndexCache,
     *,
     most: int,
+    columns: Iterable[str] | None = None,
 ) -> pa.Table | None:
     """The live rows whose key starts with one of the given ones, in the stored schema; None if that means to read more
-    than ``most`` stored rows. ``keys`` has the first columns of the pk, which the vnode follows from."""
+    than ``most`` stored rows. ``keys`` has the first columns of the pk, which the vnode follows from. Columns that are
+    neither in ``columns`` nor in the key are NULL."""
     names = layout.key_names[: keys.num_columns]
     codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(names)]])
     vnodes = vnodes_of(keys, layout.distribution, [layout.types[name] for name in layout.distribution])
+    stored = [file for run in runs for file in run.files]
+    asked = None if columns is None else tuple(sorted(columns))
+    body = ReadProbes(files=files, layout=layout, whole_keys=False, columns=asked)
+    if _kept(spark, body, stored):
+        read = [name for name in body.names if name != VNODE]
+        return find(files, layout, stored, codec.matrix(keys, vnodes=vnodes), read, indexes, most=most)
     prefixes = codec.encode_table(keys, names, vnodes=vnodes)
     todo, rows = [], 0
-    for file in (file for run in runs for file in run.files):
+    for file in stored:
         index, groups = indexes.get(file), set()
         for prefix in prefixes:
             if file.low[: len(prefix)] <= prefix <= file.high:
@@ -332,10 +344,18 @@ def starting_with(
             rows += count
             if rows > most:
                 return None
-            todo.append(Probe(path=file.path, groups=tuple(some), first_key=0, last_key=keys.num_rows, rows=count))
+            todo.append(
+                Probe(
+                    path=file.path,
+                    groups=tuple(some),
+                    first_key=0,
+                    last_key=keys.num_rows,
+                    rows=count,
+                    retracts=file.retractions > 0,
+                )
+            )
     if not todo:
         return layout.stored_schema.empty_table()
-    body = ReadProbes(files=files, layout=layout, whole_keys=False)
     found = _found(spark, body, todo, keys)
     wanted = set(prefixes)
     held = codec.encode_table(found, names, vnodes=found[VNODE].to_numpy())
@@ -344,26 +364,26 @@ def starting_with(
 
 def _found(spark: SparkSession, body: ReadProbes, todo: list[Probe], keys: pa.Table) -> pa.Table:
     """All stored versions of the keys, read by tasks, or by threads of this process where it is the only one."""
-    context = spark.sparkContext
-    tasks = _balance(todo, context.defaultParallelism)
-    here = isinstance(body.files, LocalFiles) and in_one_process(context.master)
-    if here and _rows(todo) * len(body.names) <= DRIVER_VALUES and len(todo) <= DRIVER_PROBES:
+    tasks = _balance(todo, spark.sparkContext.defaultParallelism)
+    if _here(spark, body.files) and _rows(todo) * len(body.names) <= DRIVER_VALUES and len(todo) <= DRIVER_PROBES:
 
         def read(task: list[Probe]) -> list[pa.Table]:
             return list(body.read(_brief(task), keys))
 
-        try:
-            found = list(_threads().map(read, tasks))
-        except RuntimeError:  # the program's first thread has ended, so no pool takes anything; others may still write
-            found = list(map(read, tasks))
+        found = in_threads(read, tasks)
         return pa.concat_tables(itertools.chain.from_iterable(found))
     found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], body.layout.spark_schema)
     return found.cast(body.layout.stored_schema)
 
 
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), "headrace-lookup")
+def _here(spark: SparkSession, files: Files) -> bool:
+    """Whether what a task would read this process may read as well."""
+    return isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
+
+
+def _kept(spark: SparkSession, body: ReadProbes, stored: Sequence[RunFile]) -> bool:
+    """Whether what is read is kept for the next lookup (:mod:`headrace.state.blocks`)."""
+    return _here(spark, body.files) and BLOCKS.fits(body.layout, stored, body.names)
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:

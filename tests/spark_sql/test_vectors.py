@@ -44,7 +44,7 @@ COLUMNS = [
 
 SAME = """
     i; t; doc; span; 7; -3; 1.50; true; 3000000000; i + 1; i - j; i * 2; s + s; s + i; i + b; b * 2; -i; i / 3; b / 7; i % 7; -7 / 2; s % 3
-    n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; d + d; d * d; d - 1.5::double precision; f + f; f * f
+    n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; n / 3; n / 7.5; 100.00 * n / 7; n / (m * m + 1); i / 3.7; b / (m * m + 1); 2 / (n * n + 0.7); 100.00 * u / (n * n + 0.7); d + d; d * d; d - 1.5::double precision; f + f; f * f
     i = j; i <> j; i < 3; i <= b; s > i; i >= 0; n = 1.5; n < m; n < i; m >= 1; t = 'abc'; t < v; t > ''; t <> v; t = NULL
     day < '2024-01-01'; day = DATE '2024-02-29'; ts >= '2024-01-01 10:00:00'; tz < '2024-01-01 00:00:00+02'; f > d; d > 1; d < 1.5; o = p; o <> p; y = '\\x00ff'
     span > '1 hour'; o AND p; o OR p; NOT o; o AND i > 0; i > 0 OR NULL; NOT (i > 0 AND n < 5); o; (o)
@@ -57,7 +57,7 @@ SAME = """
 SAME = [each.strip() for line in SAME.strip().splitlines() for each in line.split(";") if each.strip()]
 
 SPARKS = """
-    n / 3; d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
+    d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
     t::varchar(2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
     array[i, j]; t COLLATE "C" < v; i BETWEEN SYMMETRIC 5 AND 0; 'a'; NULL; d::real
 """  # noqa: E501
@@ -154,6 +154,8 @@ def test_left_to_spark(text):
         ("s * 1000::smallint", "s", 30_000),
         ("i / j", "j", 0),
         ("i % j", "j", 0),
+        ("m / n", "n", Decimal(0)),
+        ("n / 0.000000001", "n", Decimal("99999999.99")),
         ("-i", "i", -(2**31)),
         ("abs(b)", "b", -(2**63)),
         ("upper(t)", "t", "straße"),
@@ -171,7 +173,7 @@ def test_values_that_only_spark_can_judge(text, column, value):
             table = table.set_column(
                 table.schema.get_field_index(each.name),
                 each.name,
-                pa.array([1 if each.name in "ijs" else None], each.type.arrow),
+                pa.array([1 if each.name in "ijsm" else None], each.type.arrow),
             )
     table = table.set_column(table.schema.get_field_index(column), column, pa.array([value], kind.arrow))
     with pytest.raises(FAULTS):

@@ -1,0 +1,184 @@
+"""Lookups in what is kept decoded, against all rows that are stored."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.catalog import KeyColumn
+from headrace.state import blocks
+from headrace.state.layout import LEFT_OUT, Layout
+from headrace.state.lookup import IndexCache, newest_live
+from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, RunFile
+from headrace.state.storage import LocalStorage
+from headrace.state.vnode import vnodes_of
+from headrace.types import SqlType
+
+GROUP = 4
+KEYS = [
+    [("a", SqlType("bigint"), KeyColumn(name="a")), ("b", SqlType("integer"), KeyColumn(name="b", descending=True))],
+    [("a", SqlType("numeric", precision=30, scale=2), KeyColumn(name="a", nulls_first=True))],
+    [
+        ("a", SqlType("double precision"), KeyColumn(name="a")),
+        ("b", SqlType("date"), KeyColumn(name="b", nulls_first=True)),
+    ],
+]
+
+
+def _layout(key) -> Layout:
+    columns = [(name, kind) for name, kind, _ in key]
+    columns += [("note", SqlType("varchar")), ("price", SqlType("numeric", precision=10, scale=2))]
+    return Layout(relation_id=7, columns=tuple(columns), pk=tuple(each for *_, each in key), distribution=("a",))
+
+
+def _value(kind: SqlType, chance: random.Random):
+    number = chance.choice([None, *range(-6, 7), 300])
+    if number is None:
+        return None
+    if kind.name == "double precision":
+        return chance.choice([number / 2, -0.0, 0.0, float("nan")])
+    if kind.name == "date":
+        return datetime.date(2000, 1, 1) + datetime.timedelta(days=number)
+    if kind.name == "numeric":
+        return Decimal(number) * 10**20 if chance.random() < 0.2 else Decimal(number)
+    return number
+
+
+class Stored:
+    """Files of small row groups, and all that was ever in them."""
+
+    def __init__(self, folder, layout: Layout):
+        self.storage, self.layout = LocalStorage(folder), layout
+        self.files: list[RunFile] = []
+        self.rows = [layout.stored_schema.empty_table()]
+        self.indexes = IndexCache(self.storage)
+
+    def write(self, rows: pa.Table, weights: list[int], epoch: int, leave_out: bool = False) -> None:
+        layout = self.layout
+        kinds = [layout.types[name] for name in layout.distribution]
+        rows = rows.append_column(VNODE, pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16()))
+        rows = rows.append_column(EPOCH, pa.array([epoch] * len(weights), pa.int64()))
+        rows = rows.append_column(WEIGHT, pa.array(weights, pa.int8()))
+        keys = layout.encode(rows)
+        order = sorted(range(len(keys)), key=lambda at: (keys[at], weights[at]))
+        rows, keys = rows.take(pa.array(order)), [keys[at] for at in order]
+        self.rows.append(rows)
+        path, sink = f"data/7/{epoch}.parquet", pa.BufferOutputStream()
+        pq.write_table(rows.drop_columns(list(LEFT_OUT)) if leave_out else rows, sink, row_group_size=GROUP)
+        self.storage.write(path, sink.getvalue().to_pybytes())
+        parts = [keys[at : at + GROUP] for at in range(0, len(keys), GROUP)]
+        self.storage.write(
+            f"{path}{SIDECAR}", GroupIndex(tuple((part[0], part[-1], len(part)) for part in parts)).to_bytes()
+        )
+        self.files.append(
+            RunFile(
+                path=path,
+                rows=len(keys),
+                bytes=1,
+                low=keys[0],
+                high=keys[-1],
+                groups=len(parts),
+                retractions=sum(weight < 0 for weight in weights),
+            )
+        )
+
+    def find(self, keys: list[bytes], names: list[str], **more) -> pa.Table | None:
+        matrix = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
+        return blocks.find(self.storage.files, self.layout, self.files, matrix, names, self.indexes, **more)
+
+
+def _fill(stored: Stored, key, chance: random.Random) -> None:
+    layout, alive = stored.layout, {}
+    for epoch in range(6):
+        rows, weights, seen = [], [], set()
+        for _ in range(60 if epoch == 0 else 12):
+            row = [_value(kind, chance) for _, kind, _ in key]
+            row += [chance.choice([None, "x", "yy"]), Decimal(chance.randrange(99))]
+            code = layout.codec.encode(row)
+            if code in seen:
+                continue
+            seen.add(code)
+            if code in alive:
+                rows.append(alive.pop(code))
+                weights.append(-1)
+            if epoch == 0 or chance.random() < 0.7:
+                alive[code] = row
+                rows.append(row)
+                weights.append(1)
+        columns = [
+            pa.array(values, field.type)
+            for values, field in zip(zip(*rows, strict=True), layout.row_schema, strict=True)
+        ]
+        # As chunks of a backfill leave out what is the same in all of their rows.
+        stored.write(pa.table(columns, names=layout.names), weights, epoch, leave_out=epoch == 0)
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    return sorted(str(row) for row in rows.to_pylist())
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed):
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    chance = random.Random(seed)
+    monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])  # never all of a file, or soon
+    stored = Stored(tmp_path, _layout(key))
+    _fill(stored, key, chance)
+    layout = stored.layout
+    everything = newest_live(layout, pa.concat_tables(stored.rows))
+    held = layout.encode(everything)
+    for _ in range(8):  # first into nothing, then into what others have left
+        whole = chance.random() < 0.5
+        width = layout.codec.width if whole else 2 + 1 + layout.codec._columns[0].width
+        # Some that are there, some that are not.
+        candidates = list({code[:width] for code in held} | {bytes(width), b"\xff" * width})
+        wanted = chance.sample(candidates, min(len(candidates), chance.randrange(1, 9)))
+        names = chance.choice([["note"], ["price", "note"], []])
+        found = stored.find([*wanted, wanted[0]], [*names, EPOCH, WEIGHT])
+        expected = everything.filter(pa.array([code[:width] in wanted for code in held]))
+        shown = [*layout.key_names, *names, VNODE, EPOCH, WEIGHT]
+        assert _texts(found.select(shown)) == _texts(expected.select(shown))
+        assert found.schema == layout.stored_schema
+
+
+def test_what_is_much_is_left_to_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    stored = Stored(tmp_path, _layout(KEYS[0]))
+    _fill(stored, KEYS[0], random.Random(1))
+    keys = stored.layout.encode(newest_live(stored.layout, pa.concat_tables(stored.rows)))
+    assert stored.find(keys, [EPOCH, WEIGHT], most=10) is None
+    assert blocks.BLOCKS.bytes == 0
+    assert stored.find(keys, [EPOCH, WEIGHT]).num_rows == len(keys)
+    nothing = np.empty((0, stored.layout.codec.width), np.uint8)
+    files = stored.storage.files
+    assert blocks.find(files, stored.layout, stored.files, nothing, [EPOCH], stored.indexes).num_rows == 0
+
+
+def test_what_is_kept_is_bounded(tmp_path, monkeypatch):
+    stored = Stored(tmp_path, _layout(KEYS[0]))
+    _fill(stored, KEYS[0], random.Random(2))
+    live = newest_live(stored.layout, pa.concat_tables(stored.rows))
+    keys = stored.layout.encode(live)
+    for limit in (0, 1_000, 1_000_000):
+        monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache(limit))
+        for _ in range(2):
+            assert stored.find(keys, [EPOCH, WEIGHT, "note"]).num_rows == len(keys)
+            assert blocks.BLOCKS.bytes <= limit
+        assert (limit == 0) == (blocks.BLOCKS.bytes == 0)
+
+
+def test_who_may_be_kept():
+    layout, cache = _layout(KEYS[0]), blocks.BlockCache(5_000)
+    file = RunFile(path="f", rows=50, bytes=1, low=b"", high=b"", groups=1)
+    assert cache.fits(layout, [file], ["price"])
+    assert not cache.fits(layout, [file, file], ["price", "note"])
+    text = KeyColumn(name="note")
+    of_texts = Layout(relation_id=7, columns=layout.columns, pk=(text,), distribution=("note",))
+    assert not cache.fits(of_texts, [file], [])
