@@ -124,6 +124,7 @@ def test_a_life(tmp_path):
     assert {"headrace_lag_seconds", "headrace_relation_rows"} <= families.keys()
     figures = text.splitlines()
     assert 'headrace_source_up{source="g"} 1' in figures and 'headrace_source_skipped{source="g"} 0' in figures
+    assert {f"headrace_source_{name}" for name in ("lag_rows", "rows_per_second", "lost")} <= families.keys()
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
     idle = service.connect()
