@@ -117,7 +117,7 @@ class Writer:
     copy of all tables says by the number in it which state it has to be equal to, while the writer goes on.
     """
 
-    def __init__(self, load: Load, server: Any, seed: int, pause: float = 0.002):
+    def __init__(self, load: Load, server: Any, seed: int, pause: float = 0.0005):
         """With a pause it is a load, not a flood: others work on this machine, too."""
         self._load, self._server = load, server
         self._connection = server.connect()
@@ -128,7 +128,7 @@ class Writer:
         self._number = 0
         self._states: dict[int, list[tuple[str | None, ...]]] = {}
         self.done = 0
-        self._begun = time.monotonic()
+        self._begun, self._away = time.monotonic(), 0.0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -165,7 +165,9 @@ class Writer:
             except self._load.lost:
                 return None
 
+        lost = time.monotonic()
         self._connection = eventually(connected)
+        self._away += time.monotonic() - lost
         with self._connection.cursor() as cursor:
             cursor.execute("SELECT number FROM turns")
             self._number = cursor.fetchone()[0]
@@ -193,7 +195,8 @@ class Writer:
         self._stop.set()
         self._thread.join()
         self._connection.close()
-        print(f"{self.done} transactions, {self.done / (time.monotonic() - self._begun):.0f} a second")
+        there = time.monotonic() - self._begun - self._away
+        print(f"{self.done} transactions, {self.done / there:.0f} a second while the server was there")
 
 
 def _rows(text: str | None) -> list[tuple[str, ...]]:

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.cdc import stories
 from tests.engine.cdc_mariadb.conftest import BOTH, servers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @servers(*BOTH)

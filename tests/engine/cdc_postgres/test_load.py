@@ -7,7 +7,7 @@ import pytest
 from tests.engine.cdc import stories
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES
 
-pytestmark = [*NEEDS_POSTGRES, pytest.mark.slow]
+pytestmark = [*NEEDS_POSTGRES, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_random_transactions_while_the_snapshot_is_read_and_everything_dies(spark, warehouse, followed):
