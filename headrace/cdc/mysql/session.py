@@ -73,7 +73,10 @@ class Address:
                 )  # fmt: skip
         except OSError as problem:
             raise SourceUnreachable(f"{_CANNOT} {self}: {self._said(problem)}") from None
-        except RuntimeError:  # MySQL sends a key to encrypt the password with, and the driver has no library for that
+        except RuntimeError as problem:
+            if "cryptography" not in str(problem):
+                raise
+            # MySQL has sent a key to encrypt the password with, and the driver has no library for that.
             raise SourceUnreachable(
                 f'{_CANNOT} {self}: it takes the password of user "{self.user}" only on an encrypted connection',
                 hint="leave ssl.mode away, or set it to preferred",

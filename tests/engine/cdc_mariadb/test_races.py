@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -124,7 +123,7 @@ def test_a_table_waits_for_a_commit_that_is_held(db, mariadb, source):
     with commits_held(mariadb):
         held = Held(mariadb, *CHANGES)
         db.sql("CREATE TABLE t (*) FROM my TABLE 't' WITH (backfill.num_rows_per_split = 5)")
-        time.sleep(0.5)
+        eventually(lambda: follower(db)._stream.received >= log_end(mariadb))
         assert ("new",) not in rows(db, "SELECT v FROM t")
     held.end()
     db.sql("WAIT t")

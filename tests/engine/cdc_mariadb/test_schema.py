@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.engine.cdc_mariadb.conftest import caught_up, create_source, rows, stopped
+from tests.engine.cdc_mariadb.conftest import BOTH, caught_up, create_source, rows, stopped
 from tests.engine.conftest import eventually
+
+SERVERS = BOTH
 
 
 def test_columns_that_come_go_and_grow_are_followed(db, mariadb, monkeypatch):
