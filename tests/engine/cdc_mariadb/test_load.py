@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.cdc import stories
-from tests.engine.cdc_mariadb.conftest import BOTH, servers
+from tests.engine.cdc_mariadb.conftest import BOTH
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+SERVERS = BOTH
 
 
-@servers(*BOTH)
 def test_random_transactions_while_the_snapshot_is_read_and_everything_dies(spark, warehouse, followed):
     stories.random_transactions_while_everything_dies(spark, warehouse, followed, resnapshot=False)
 
