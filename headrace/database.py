@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.engine.arrivals import Arrivals
+from headrace.engine.changes import SMALL_ROWS
 from headrace.engine.engine import Engine, as_of
-from headrace.engine.inserts import insert_arrow, writable_table
+from headrace.engine.inserts import writable_table
 from headrace.engine.lock import WarehouseLock
 from headrace.engine.places import hadoop_storage
 from headrace.engine.plans import refuse_unfinished_relation
@@ -79,7 +81,10 @@ class Database:
     def insert(self, table: str, rows: pa.Table) -> int:
         """Adds Arrow rows to a table, without SQL; columns go by name, missing ones get their default."""
         relation = writable_table(self.engine.committed, table, "insert into")
-        return self.engine.write(relation.id, insert_arrow(self.engine, relation, rows)).count
+        with Arrivals(self.engine, relation) as arrivals:
+            for start in range(0, rows.num_rows, SMALL_ROWS):
+                arrivals.add(rows.slice(start, SMALL_ROWS))
+            return self.engine.write(relation.id, arrivals.change).count
 
     def jobs(self) -> list[JobHandle]:
         """The views and indexes that are being filled now."""

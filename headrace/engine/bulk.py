@@ -19,7 +19,6 @@ from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.ranges import MergeRange, Staged, merge_ranges
-from headrace.state.resolve import CHANGES
 from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
 from headrace.state.storage import Storage
 from headrace.state.vnode import spark_expression
@@ -67,13 +66,12 @@ class BulkWriter:
             files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
 
-    def apply(
-        self, layout: Layout, staged: Sequence[Staged], *, epoch: int, old_runs: tuple[Run, ...]
-    ) -> tuple[list[RunFile], int]:
-        """Changes that tasks have staged, to the rows that there are. Answers how many changes that were."""
-        body = self._body(layout, CHANGES, epoch, False)
-        files = merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
-        return files, sum(file.rows for file in staged)
+    def merge(
+        self, layout: Layout, staged: Sequence[Staged], *, epoch: int, policy: str, old_runs: tuple[Run, ...]
+    ) -> list[RunFile]:
+        """What others have staged, into the rows that there are."""
+        body = self._body(layout, policy, epoch, False)
+        return merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
 
     def _body(self, layout: Layout, policy: str, epoch: int, keep_unchanged: bool) -> MergeRange:
         files = self._storage.files

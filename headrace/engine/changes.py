@@ -88,13 +88,22 @@ class WrittenRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StagedRows:
+    """Many rows with a key, and their vnodes, in files: those of a later file came later, and so did later rows."""
+
+    files: tuple[Staged, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StagedChanges:
     """Many changes of rows by their key, in files with a weight and a tag (:mod:`headrace.state.resolve`)."""
 
     files: tuple[Staged, ...]
 
 
-Change = InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | WrittenRows | StagedChanges
+Change = (
+    InsertRows | InsertFrame | UpdateFrame | ReplaceFrame | ChangelogRows | WrittenRows | StagedRows | StagedChanges
+)
 
 
 @dataclass(kw_only=True)

@@ -82,6 +82,8 @@ class Engine:
             self._lock.secure()
             self.indexes = IndexCache(storage)
             self.streams = Streams(storage)
+            self.arriving: set[str] = set()
+            """Files of rows that clients are bringing: see :class:`headrace.engine.arrivals.Arrivals`"""
             self.frames = RelationFrames(self.spark, storage.uri(""))
             self.backfills = Backfills(
                 self.spark,
@@ -271,6 +273,7 @@ class Engine:
         """Files that no manifest names and that must stay."""
         yield from self.backfills.paths_needed()
         yield from self.sources.paths_needed()
+        yield from tuple(self.arriving)
 
     def _make_room(self) -> None:
         """The disk was full. Called by the epoch thread, between two epochs."""

@@ -28,6 +28,7 @@ from headrace.engine.changes import (
     Outcome,
     ReplaceFrame,
     StagedChanges,
+    StagedRows,
     UpdateFrame,
     WrittenRows,
 )
@@ -48,6 +49,7 @@ from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, lookup
 from headrace.state.manifest import Manifest
+from headrace.state.resolve import CHANGES
 from headrace.state.runs import VNODE, RunFile
 from headrace.state.storage import Storage
 
@@ -163,10 +165,13 @@ class _Table:
         if isinstance(first, WrittenRows):
             delta = TableDelta(relation=self._relation, files=first.files, base=True)
             return delta, [Outcome(count=sum(file.rows for file in first.files))]
+        if isinstance(first, StagedRows):
+            return self._staged_rows(first)
         if isinstance(first, StagedChanges):
-            return self._written(
-                *self._owner._bulk.apply(self._layout, first.files, epoch=self._epoch, old_runs=self._runs)
+            files = self._owner._bulk.merge(
+                self._layout, first.files, epoch=self._epoch, policy=CHANGES, old_runs=self._runs
             )
+            return self._written(files, sum(file.rows for file in first.files))
         if isinstance(first, ReplaceFrame):
             return self._replace(first)
         return self._update(first)
@@ -287,6 +292,15 @@ class _Table:
         )
         if late is not None:
             count_late(self._offsets, self._relation, observed.get["late"])
+        return self._inserted(files, count)
+
+    def _staged_rows(self, change: StagedRows) -> tuple[TableDelta, list[Outcome]]:
+        policy = self._relation.on_conflict
+        bulk = self._owner._bulk
+        files = bulk.merge(self._layout, change.files, epoch=self._epoch, policy=policy, old_runs=self._runs)
+        return self._inserted(files, sum(file.rows for file in change.files))
+
+    def _inserted(self, files: list[RunFile], count: int) -> tuple[TableDelta, list[Outcome]]:
         if self._relation.on_conflict == "ignore":
             count = sum(file.rows for file in files)
         return self._written(files, count)

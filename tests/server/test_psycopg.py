@@ -6,11 +6,14 @@ import os
 import threading
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from headrace.serving.server import copying
+from headrace.serving.wire.copy_format import read_pieces
 from tests.support.waiting import eventually
 
 ROW = (
@@ -299,6 +302,44 @@ def test_copy(connect, table):
         with connection.cursor().copy(f"COPY {table} FROM STDIN") as copy:
             copy.write(b"100\tx\t2026-01-01\nx\ty\t2026-01-01\n")
     assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (20,)
+
+
+@pytest.mark.parametrize("form", ["text", "binary"])
+def test_a_copy_of_many_rows_waits_in_files(connect, database, table, form, monkeypatch):
+    """What waits is read by executors; as in a small one, the last row of a key is the one that stays."""
+    monkeypatch.setattr("headrace.engine.arrivals.SMALL_ROWS", 10)
+    monkeypatch.setattr(copying, "read_pieces", partial(read_pieces, piece_bytes=200))
+    monkeypatch.setattr("headrace.serving.wire.copy_binary.PIECE_ROWS", 30)
+    connection = connect()
+
+    def copied(into: str, rows) -> int:
+        cursor = connection.cursor()
+        with cursor.copy(f"COPY {into} FROM STDIN (FORMAT {form})") as copy:
+            copy.set_types(["int4", "varchar", "interval", "int4[]"])
+            for row in rows:
+                copy.write_row(row)
+        return cursor.rowcount
+
+    columns = "id int, n varchar, i interval, a int[]"
+    row = [(n % 90, None if n % 7 else f"x{n}", timedelta(hours=n), [n, None]) for n in range(100)]
+    last = {each[0]: each for each in row}
+    first = {each[0]: each for each in reversed(row)}
+    for name, more, kept in (
+        ("a", "PRIMARY KEY (id)", last.values()),
+        ("b", "PRIMARY KEY (id)) ON CONFLICT DO NOTHING", first.values()),
+        ("c", "f int DEFAULT 5, g int GENERATED ALWAYS AS (f * 2) STORED", [(*each, 5, 10) for each in row]),
+    ):
+        connection.execute(f"CREATE TABLE {table}{name} ({columns}, {more}{'' if ')) ' in more else ')'}")
+        into = f"{table}{name} (id, n, i, a)" if name == "c" else f"{table}{name}"
+        assert copied(into, row) == (90 if name == "b" else 100)
+        found = connection.execute(f"SELECT * FROM {table}{name}").fetchall()
+        assert sorted(found, key=repr) == sorted(kept, key=repr)
+    assert copied(f"{table}a", [(n, "new", None, None) for n in range(95)]) == 95
+    assert connection.execute(f"SELECT count(*), count(i) FROM {table}a WHERE n = 'new'").fetchone() == (95, 0)
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        copied(f"{table}a", [*row, (None, "x", None, None)])
+    storage = database.engine.storage
+    assert not database.engine.arriving and not list(storage.walk("staging"))
 
 
 def test_copy_in_binary(connect, table):

@@ -92,7 +92,7 @@ def test_a_copy_is_cancelled_at_its_next_message(pair):
         raise QueryCancelled("canceling statement due to statement timeout")
 
     with pytest.raises(QueryCancelled):
-        copying._receive(channel, refuse)
+        list(copying._messages(channel, refuse))
 
 
 def test_a_client_that_drips_is_dropped_at_its_deadline(pair):

@@ -6,10 +6,12 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.engine.text_values import plain_values
 from headrace.errors import DataError, Unsupported
 from headrace.sql.dialect import parse_expression
 from headrace.sql.literals import NOT_CONSTANT, constant, from_text, number_literal, spark_constant, spark_string
@@ -187,3 +189,39 @@ def test_spark_strings_are_escaped():
 )
 def test_constants_in_spark(value, kind, sql):
     assert spark_constant(value, SqlType(kind)) == sql
+
+
+_DIGITS = st.text("0123456789", min_size=1, max_size=20)
+_WRITTEN = st.one_of(
+    _DIGITS,
+    st.builds("{}{}.{}".format, st.sampled_from(["", "-", "+"]), _DIGITS, _DIGITS),
+    st.builds("-{}".format, _DIGITS),
+    st.builds(
+        "{}-{:02}-{:02}{}".format,
+        st.sampled_from(["2026", "0001", "1000", "9999", "12026"]),
+        st.integers(0, 13),
+        st.integers(0, 32),
+        st.sampled_from(["", " 10:11:12", " 23:59:60", " 24:00:00", " 10:11:12.5", " 10:11:12.123456", " 10:11"]),
+    ),
+    st.sampled_from(["0x10", " 7", "1e3", "1_000", "NaN", "inf", ".5", "5.", "", "epoch", "１", "-0", "-0.0"]),
+)
+
+
+@given(
+    st.lists(st.none() | _WRITTEN, min_size=1, max_size=4),
+    st.sampled_from(
+        [
+            *map(SqlType, ("smallint", "integer", "bigint", "double precision", "date", "timestamp")),
+            SqlType("numeric", precision=10, scale=2),
+            SqlType("numeric", precision=38, scale=10),
+            SqlType("numeric", precision=4, scale=4),
+            SqlType("numeric", precision=5, scale=0),
+        ]
+    ),
+)
+def test_what_is_read_at_once_is_what_is_read_one_by_one(texts, kind):
+    found = plain_values(texts, kind)
+    if found is not None:
+        values = [None if text is None else from_text(text, kind) for text in texts]
+        assert found.type == kind.arrow
+        assert list(map(repr, found.to_pylist())) == list(map(repr, pa.array(values, kind.arrow).to_pylist()))

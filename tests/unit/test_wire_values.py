@@ -18,7 +18,8 @@ from headrace.catalog import Catalog, Column, Relation
 from headrace.errors import DataError, SqlSyntaxError
 from headrace.serving.render import render
 from headrace.serving.server import parameters
-from headrace.serving.wire import copy_binary
+from headrace.serving.server.spool import Spool
+from headrace.serving.wire import copy_binary, copy_format
 from headrace.serving.wire.binary import decode, encoder
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns, read_pieces
 from headrace.serving.wire.oids import oid_of
@@ -241,18 +242,28 @@ def test_a_value_is_the_same_in_the_text_and_in_the_tree(named, binary):
         assert repr(found[0]) == repr(found[1])
 
 
+CSV = CopyOptions.of((("format", "csv"),))
+
+
 @given(
     st.lists(
         st.tuples(st.text('ab"\n\\,\t\r', max_size=6), st.none() | st.text('x\n"', max_size=4)), min_size=1, max_size=30
     ),
-    st.booleans(),
+    st.sampled_from([(), (("format", "csv"),), (("format", "csv"), ("escape", "\\"))]),
+    st.sampled_from([b"", b"\\.\n", b"\\.\r\n", b"\\."]),
     st.integers(1, 40),
+    st.booleans(),
 )
-def test_copied_rows_are_the_same_however_they_are_cut(rows, csv, piece_bytes):
-    options = CopyOptions.of((("format", "csv"), ("header", "true")) if csv else ())
+def test_copied_rows_are_the_same_however_they_are_cut(rows, options, end, piece_bytes, on_disk):
+    options = CopyOptions.of((*options, ("header", "true")) if options else ())
     data = b"".join(lines_of(list(zip(*rows, strict=True)), options))
-    data = (b"a,b\n" if csv else b"") + data
-    pieces = list(read_pieces(data, 2, options, piece_bytes))
+    data = (b"a,b\n" if options.csv else b"") + data + end
+    with Spool() as spool:
+        spool.write(data)
+        if on_disk:
+            spool._flush()
+        assert spool.content()[:] == data
+        pieces = list(read_pieces(spool.content(), 2, options, piece_bytes))
     together = [sum((piece[at] for piece in pieces), []) for at in range(2)]
     assert together == [list(column) for column in zip(*rows, strict=True)]
 
@@ -276,6 +287,23 @@ def test_lines_are_counted_over_all_pieces():
     assert list(read_pieces(b"1\t2\n\\.\nmore\n", 2, CopyOptions(), 4)) == [[["1"], ["2"]]]
 
 
+@pytest.mark.parametrize(("data", "last"), [(b"1,2\n3,x\\.", "x\\."), (b'1,2\n3,"a\n\\.\n"\n', "a\n\\.\n")])
+def test_a_mark_that_is_not_the_end_of_csv(data, last):
+    assert list(read_pieces(data, 2, CSV)) == [[["1", "3"], ["2", last]]]
+    with pytest.raises(DataError, match="missing data, line 2"):
+        list(read_pieces(b"1,2\n\\.\n3,4\n", 2, CSV))
+
+
+def test_lines_are_bounded(monkeypatch):
+    monkeypatch.setattr(copy_format, "LONGEST_LINE", 50)
+    lines = b"1,2\n" * 10
+    assert len(list(read_pieces(lines, 2, CSV, 10))) == 4
+    for long in (b"1," + b"x" * 70 + b"\n", b'1,"x\n' + lines * 10):
+        with pytest.raises(DataError, match="at most 50 bytes") as caught:
+            list(read_pieces(lines + long + lines, 2, CSV, 10))
+        assert caught.value.sqlstate == "54000"
+
+
 def test_an_empty_array_may_have_a_dimension():
     assert decode(struct.pack("!iiIii", 1, 0, 23, 0, 1), array_of(INTEGER)) == "{}"
 
@@ -288,9 +316,6 @@ def test_binary_rows_may_end_without_a_mark():
     for missing in (1, 5):
         with pytest.raises(DataError, match="unexpected EOF"):
             list(copy_binary.pieces_of(rows[:-missing], [INTEGER]))
-
-
-CSV = CopyOptions.of((("format", "csv"),))
 
 
 @pytest.mark.parametrize(

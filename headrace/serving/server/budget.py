@@ -1,6 +1,6 @@
 """What clients make the server hold: each of them has a bound, and so have all together.
 
-A few large messages and COPYs are fine, a hundred at a time would be more memory than there is. Who comes when the
+A few large messages are fine, a hundred at a time would be more memory than there is. Who comes when the
 budget is spent is told so; small messages cost nothing.
 
 >>> budget = Budget(100)
@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 from headrace.sql.text import pieces
 
 HELD_BYTES = 512 * 1024 * 1024
-"""Of messages that have not come in full, of COPYs and of statements, all sessions together."""
+"""Of messages that have not come in full, and of statements, all sessions together."""
 TREE_BYTES = 100
 """What a character of SQL takes as a tree: rows of an INSERT took 90 bytes, plain queries 170, sums of digits 660."""
 FREE_BYTES = 1024 * 1024

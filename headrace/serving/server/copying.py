@@ -6,27 +6,23 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from headrace.engine.arrivals import Arrivals
 from headrace.engine.engine import Engine
-from headrace.engine.inserts import insert_arrow, writable_table
+from headrace.engine.inserts import writable_table
 from headrace.engine.text_values import array_from_texts
 from headrace.errors import HeadraceError, WrongObjectKind
 from headrace.serving.render import python_columns, renderer
 from headrace.serving.result import Result
-from headrace.serving.server.budget import too_much_held
 from headrace.serving.server.channel import Channel
 from headrace.serving.server.portal import BLOCK_ROWS
+from headrace.serving.server.spool import Spool
 from headrace.serving.wire import copy_binary, reader, writer
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_pieces
 from headrace.sql import statements as ast
 from headrace.sql.names import SCHEMA, NameInSchema
+from headrace.state.cuts import RESULTS
+from headrace.state.storage import LocalStorage
 from headrace.types import quote_sql
-
-COPY_BYTES = 256 * 1024 * 1024
-"""What one COPY may bring. It takes effect whole or not at all, so all of it is held."""
-
-
-class CopyTooLarge(HeadraceError):
-    sqlstate = "54000"
 
 
 class CopyInterrupted(HeadraceError):
@@ -86,46 +82,44 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_can
             raise WrongObjectKind(f'column "{name}" is a generated column', hint="leave it out")
     options = CopyOptions.of(statement.options)
     channel.send(writer.copy_response(b"G", len(names), binary=options.binary))
-    try:
-        data = _receive(channel, refuse_if_cancelled)
+    with _spool(engine) as spool, Arrivals(engine, relation) as arrivals:
+        for data in _messages(channel, refuse_if_cancelled):
+            spool.write(data)
+        data = spool.content()
         # Piece by piece: as Python's values the rows take many times what they took on the wire.
         if options.binary:
             pieces = copy_binary.pieces_of(data, types)
         else:
             pieces = read_pieces(data, len(names), options, names=names)
-        tables, line = [], 2 if options.header else 1
+        line = 2 if options.header else 1
         for columns in pieces:
             refuse_if_cancelled()
             arrays = [
                 array_from_texts(engine, name, texts, kind, first_line=line)
                 for name, texts, kind in zip(names, columns, types, strict=True)
             ]
-            tables.append(pa.Table.from_arrays(arrays, names=list(names)))
+            arrivals.add(pa.Table.from_arrays(arrays, names=list(names)))
             line += len(columns[0])
         refuse_if_cancelled()
-        if not tables:
-            return 0
-        return engine.write(relation.id, insert_arrow(engine, relation, pa.concat_tables(tables))).count
-    finally:
-        channel.hold(0, "copy")
+        return engine.write(relation.id, arrivals.change).count if line > 1 + options.header else 0
 
 
-def _receive(channel: Channel, refuse_if_cancelled: Callable[[], None]) -> bytes:
-    """Everything up to the end of the copy. The client has to be heard to the end even if it sends too much."""
-    held, too_large, crowded = bytearray(), False, False
+def _spool(engine: Engine) -> Spool:
+    """In the warehouse if it is on this machine: there is room for what will be written anyway."""
+    if not isinstance(engine.storage, LocalStorage):
+        return Spool()
+    engine.storage.make_dirs(RESULTS)
+    return Spool(f"{engine.storage.root}/{RESULTS}")
+
+
+def _messages(channel: Channel, refuse_if_cancelled: Callable[[], None]) -> Iterator[bytes]:
     while True:
         message = channel.message()
         refuse_if_cancelled()
         if isinstance(message, reader.CopyData):
-            too_large = too_large or len(held) + len(message.data) > COPY_BYTES
-            if not too_large and not crowded:
-                held += message.data
-                crowded = not channel.hold(len(held), "copy")
-            if too_large or crowded:
-                held.clear()
-                channel.hold(0, "copy")
+            yield message.data
         elif isinstance(message, reader.CopyDone):
-            break
+            return
         elif isinstance(message, reader.CopyFail):
             raise CopyFailed(f"COPY from stdin failed: {message.reason}")
         elif not isinstance(message, (reader.Flush, reader.Sync)):
@@ -133,10 +127,3 @@ def _receive(channel: Channel, refuse_if_cancelled: Callable[[], None]) -> bytes
             kind = f"0x{reader.code_of(message):02X}"
             channel.send(writer.error(CopyInterrupted(f"unexpected message type {kind} during COPY from stdin")))
             raise reader.ProtocolViolation("terminating connection because protocol synchronization was lost")
-    if crowded:
-        raise too_much_held()
-    if too_large:
-        raise CopyTooLarge(
-            f"a COPY may bring at most {COPY_BYTES:,} bytes", hint="send the rows in several; nothing was written"
-        )
-    return bytes(held)

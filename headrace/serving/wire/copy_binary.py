@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.errors import DataError
 from headrace.serving.wire.binary import decode, encoder
+from headrace.serving.wire.copy_format import PIECE_BYTES
 from headrace.types import SqlType
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
@@ -39,22 +41,22 @@ def tuples_of(columns: Sequence[Sequence[Any]], types: Sequence[SqlType]) -> lis
     return tuples
 
 
-def pieces_of(data: bytes, types: Sequence[SqlType]) -> Iterator[list[list[str | None]]]:
-    """Tuples to columns of texts, what the text format would have brought; so many rows at a time."""
-    if not data.startswith(_SIGNATURE):
+def pieces_of(data: bytes | mmap.mmap, types: Sequence[SqlType]) -> Iterator[list[list[str | None]]]:
+    """Tuples to columns of texts, what the text format would have brought; so many rows or bytes at a time."""
+    if data[: len(_SIGNATURE)] != _SIGNATURE:
         raise _wrong("COPY file signature not recognized")
     columns: list[list[str | None]] = [[] for _ in types]
     try:
         flags, extension = struct.unpack_from("!Ii", data, len(_SIGNATURE))
         if flags >> 16:
             raise _wrong("unrecognized critical flags in COPY file header")
-        at = len(HEADER) + extension
+        at = begun = len(HEADER) + extension
         # As in PostgreSQL the mark at the end may be missing: the protocol has one of its own. pgx sends none.
         while at < len(data) and (count := struct.unpack_from("!h", data, at)[0]) != -1:
             at += 2
-            if len(columns[0]) == PIECE_ROWS:
+            if len(columns[0]) == PIECE_ROWS or at - begun > PIECE_BYTES:
                 yield columns
-                columns = [[] for _ in types]
+                columns, begun = [[] for _ in types], at
             if count != len(types):
                 raise _wrong(f"row field count is {count}, expected {len(types)}")
             for column, kind in zip(columns, types, strict=True):

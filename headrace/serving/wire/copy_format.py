@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import mmap
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,14 @@ from headrace.errors import DataError, InvalidParameterValue, SqlSyntaxError
 
 PIECE_BYTES = 4 * 1024 * 1024
 """Of a COPY that becomes values at once."""
+LONGEST_LINE = 64 * 1024 * 1024
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _BACK = {value: f"\\{key}" for key, value in _ESCAPES.items()} | {"\\": "\\\\"}
 _SPECIAL = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+
+
+class TooLongLine(DataError):
+    sqlstate = "54000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +69,20 @@ class CopyOptions:
 
 
 def read_pieces(
-    data: bytes, width: int, options: CopyOptions, piece_bytes: int = PIECE_BYTES, *, names: Sequence[str] = ()
+    data: bytes | mmap.mmap,
+    width: int,
+    options: CopyOptions,
+    piece_bytes: int = PIECE_BYTES,
+    *,
+    names: Sequence[str] = (),
 ) -> Iterator[list[list[str | None]]]:
     """The columns of so many rows at a time; a piece has a row at least. ``names``: what the header has to say."""
-    data, first, plain = _without_end(data, options), 1, dataclasses.replace(options, header=False)
+    stop, first, plain = _end_of(data, options), 1, dataclasses.replace(options, header=False)
     begin = 0
     if options.header:
-        begin, first = next(_cuts(data, options, 0), (0, 0))[1], 2
+        begin, first = next(_cuts(data, options, 0, 0, stop), (0, 0))[1], 2
         _check_header(data[:begin], names, options)
-    for start, end in _cuts(data, options, piece_bytes, begin):
+    for start, end in _cuts(data, options, piece_bytes, begin, stop):
         columns = read_columns(data[start:end], width, plain, first)
         if columns[0]:
             yield columns
@@ -98,28 +109,62 @@ def _check_header(line: bytes, names: Sequence[str], options: CopyOptions) -> No
             )
 
 
-def _without_end(data: bytes, options: CopyOptions) -> bytes:
-    """Up to the mark that old clients end their data with."""
-    mark = rb"(?:^|(?<=\n))\\\.\r?\n?\Z" if options.csv else rb"(?:^|(?<=\n))\\\.\r?(?:\n|\Z)"
-    found = re.search(mark, data)
-    return data if found is None else data[: found.start()]
+def _end_of(data: bytes | mmap.mmap, options: CopyOptions) -> int:
+    """Where the mark begins that old clients end their data with: a line of its own, of csv the last one."""
+    at = data.find(b"\\.", max(0, len(data) - 4) if options.csv else 0)
+    while at >= 0:
+        rest = data[at + 2 : at + 4]
+        alone = rest in (b"", b"\r", b"\r\n") or rest[:1] == b"\n"
+        last = not options.csv or len(data) - at <= len(b"\\.\r\n")
+        if alone and last and (at == 0 or data[at - 1 : at] == b"\n"):
+            return at
+        at = data.find(b"\\.", at + 1)
+    return len(data)
 
 
-def _cuts(data: bytes, options: CopyOptions, piece_bytes: int, start: int = 0) -> Iterator[tuple[int, int]]:
+def _cuts(
+    data: bytes | mmap.mmap, options: CopyOptions, piece_bytes: int, start: int, stop: int
+) -> Iterator[tuple[int, int]]:
     """Where to cut: behind a line, which in csv is no line if a quote is open, and in text if its end is escaped."""
-    quote = options.quote.encode()
-    while start < len(data):
-        end = start + piece_bytes
-        if options.csv and options.escape != options.quote:
-            end = len(data)  # whether a quote is one, only the reader knows
-        end, counted, open_quotes = data.find(b"\n", end) + 1 or len(data), start, 0
-        while end < len(data):
-            open_quotes += data.count(quote, counted, end) if options.csv else 0
-            if not (open_quotes % 2 if options.csv else _is_escaped(data[max(start, end - 64) : end - 1])):
+    while start < stop:
+        end, counted, inside = _line_end(data, start + piece_bytes, stop), start, False
+        while end < stop and end - start <= piece_bytes + LONGEST_LINE:
+            if options.csv:
+                inside = _ends_inside(data[counted:end], options, inside)
+            else:
+                inside = _is_escaped(data[max(start, end - 64) : end - 1])
+            if not inside:
                 break
-            counted, end = end, data.find(b"\n", end) + 1 or len(data)
+            counted, end = end, _line_end(data, end, stop)
+        if end - start > piece_bytes + LONGEST_LINE:
+            raise TooLongLine(
+                f"a line of a COPY may have at most {LONGEST_LINE:,} bytes", hint="was a quote left open before it?"
+            )
         yield start, end
         start = end
+
+
+def _line_end(data: bytes | mmap.mmap, start: int, stop: int) -> int:
+    return data.find(b"\n", start, stop) + 1 or stop
+
+
+def _ends_inside(lines: bytes, options: CopyOptions, inside: bool) -> bool:
+    """Whether a quote is open behind these lines, if one is, or is not, before them."""
+    quote, escape = options.quote.encode(), options.escape.encode()
+    if quote == escape:
+        return inside != bool(lines.count(quote) % 2)
+    escaped, at = re.compile(rb"%b[%b%b]|%b" % tuple(map(re.escape, (escape, escape, quote, quote)))), 0
+    while True:
+        if inside:
+            found = escaped.search(lines, at)
+            if found is None:
+                return True
+            at, inside = found.end(), found.end() - found.start() == 2
+        else:
+            at = lines.find(quote, at) + 1
+            if not at:
+                return False
+            inside = True
 
 
 def _is_escaped(before: bytes | str) -> bool:
@@ -225,7 +270,7 @@ def _byte(value: int) -> str:
 
 def _read_csv(data: bytes, width: int, options: CopyOptions, first_line: int) -> list[list[str | None]]:
     if options.header:
-        data = data[next(_cuts(data, options, 0), (0, 0))[1] :]
+        data = data[next(_cuts(data, options, 0, 0, len(data)), (0, 0))[1] :]
     if not data:
         return [[] for _ in range(width)]
     data = data if data.endswith(b"\n") else data + b"\n"
