@@ -114,7 +114,7 @@ class SourceReader:
 
     @property
     def error(self) -> HeadraceError | None:
-        return self._turns.error
+        return self._turns.error or self.feed.trouble
 
     def trouble(self, view_id: int | None = None) -> HeadraceError | None:
         """Why the stream, or the history of a view (any, if none is given), does not go on."""

@@ -200,7 +200,11 @@ def checked(column: pa.Array, kind: SqlType) -> pa.Array:
         column.validate(full=True)
     elif pa.types.is_floating(column.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
         raise pa.ArrowInvalid("a number that JSON does not have")
-    return column if kind.name in _AS_THEY_ARE else column.cast(kind.arrow)
+    if kind.name in _AS_THEY_ARE:
+        return column
+    if pc.any(_doubtful_times(column)).as_py():
+        raise pa.ArrowInvalid("one at a time")
+    return column.cast(kind.arrow)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -246,7 +250,22 @@ def _of_texts(texts: pa.Array, kind: SqlType) -> pa.Array:
     if kind.name == "boolean" or kind.name not in (*_AS_THEY_ARE, *_FROM_TEXT):
         raise pa.ArrowInvalid("one at a time")
     texts.validate(full=True)
-    return texts.cast(kind.arrow)
+    found = texts.cast(kind.arrow)
+    if kind.name in INTEGERS:
+        doubtful = pc.match_substring(texts, "x", ignore_case=True)  # hexadecimal digits, to Arrow
+    elif pa.types.is_floating(found.type):  # what does not fit is infinite to Arrow, or 0
+        odd = pc.or_(pc.invert(pc.is_finite(found)), pc.equal(found, 0))
+        doubtful = pc.and_(odd, pc.invert(pc.match_substring_regex(texts, "^[-+]?[0.]*$")))
+    else:
+        doubtful = _doubtful_times(texts)
+    if kind.name != "varchar" and pc.any(doubtful).as_py():
+        raise pa.ArrowInvalid("one at a time")
+    return found
+
+
+def _doubtful_times(texts: pa.Array) -> pa.Array:
+    """An hour without minutes, and the year 0, which Arrow knows and PostgreSQL does not."""
+    return pc.match_substring_regex(texts, "^0000|^.{10}[T ][0-9]{2}([^:]|$)")
 
 
 def _slow_csv(definition: Definition, value: bytes | None) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import DataError
@@ -22,6 +23,7 @@ from headrace.sources.connector import BadRecord, Decoded
 from headrace.sources.definition import OFFSET, PARTITION, Definition
 from headrace.sources.listing import Piece
 from headrace.state.files import Files
+from headrace.types import SqlType
 
 BLOCK = 16_384
 TAIL = 1 << 16
@@ -173,7 +175,7 @@ class FileReader:
     def _cast(self, part: pa.RecordBatch, wanted: list[str]) -> dict[str, pa.Array]:
         """ArrowNotImplementedError, if a column has a type of which nothing can ever fit."""
         return {
-            name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
+            name: _fitted(part.column(name), kind) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
             for name, kind in self.definition.columns
         }
 
@@ -183,7 +185,7 @@ class FileReader:
         for name, kind in self.definition.columns:
             for row in range(part.num_rows) if name in wanted else ():
                 try:
-                    part.column(name).slice(row, 1).cast(kind.arrow)
+                    _fitted(part.column(name).slice(row, 1), kind)
                 except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
                     found.setdefault(row, f'column "{name}": {str(problem).splitlines()[0]}')
         return found
@@ -251,6 +253,14 @@ class FileReader:
             if name not in columns:
                 columns[name] = pa.nulls(len(good), kind.arrow)
         return Decoded(rows=self._finished(number, piece, columns, good), bad=bad)
+
+
+def _fitted(values: pa.Array, kind: SqlType) -> pa.Array:
+    found = values.cast(kind.arrow)
+    if kind.name == "real" and pa.types.is_floating(values.type):
+        if pc.any(pc.and_(pc.is_inf(found), pc.is_finite(values))).as_py():
+            raise pa.ArrowInvalid("a number is too large for type real")
+    return found
 
 
 def _rest_of_line(opened: Any, piece: Piece) -> bytes:

@@ -61,6 +61,28 @@ def test_both_ways_of_reading_agree(event, monkeypatch):
     assert rows(source(), value) == quick
 
 
+TEXTS = {
+    "integer": ["5", "-0", "+5", " 5", "0x1F", "1e3", "99999999999"],
+    "real": ["1.5", "1e300", "1e-60", "inf", "NaN", "-0.0", "0e5", "1.0000000596046448", "1_0"],
+    "double precision": ["1e300", "1e400", "1e-400", "-Infinity", "0x10", "1_0"],
+    "timestamp": [
+        "2026-01-02", "2026-01-02T10", "2026-01-02T10:00Z", "2026-01-02 10:00:00.1234567891", "0000-01-02",
+        "2026-01-02T10:00:00+05:30", "2026-01-02T10:00:00 +05",
+    ],
+    "date": ["2026-01-02", "2026-01-02T10:00:00", "0000-01-02", "2026-02-30"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
+def test_what_a_text_is_does_not_depend_on_its_neighbours(kind, text):
+    """One that Arrow does not understand has the whole block read in the other way."""
+    for encode, value, other in (("csv", text, "neither"), ("json", json.dumps({"v": text}), '{"v": []}')):
+        definition = source(encode, v=SqlType(kind))
+        alone, faults = rows(definition, value.encode())
+        beside, others = rows(definition, value.encode(), other.encode())
+        assert repr(alone) == repr(beside) and others[: len(faults)] == faults, encode
+
+
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
@@ -111,6 +133,26 @@ def test_a_registry_that_is_away_makes_no_event_bad():
 def test_a_number_too_large_for_its_column_is_not_infinite():
     found, faults = rows(source(r=SqlType("real")), b'{"r": 1e39}', b'{"r": 1e38}', b'{"r": -1e400}')
     assert [at for at, _ in faults] == [0, 2] and found[0][0] == pytest.approx(1e38)
+
+
+def test_numeric_has_all_its_digits():
+    """Python's decimals have 28, unless they are told otherwise."""
+    definition = source(n=SqlType("numeric", precision=38, scale=10))
+    numbers = ["1e20", "1234567890123456789012345678.1234567891", "-0.00000000005", '"1234567890123456789012345678"']
+    found, faults = rows(definition, *(f'{{"n": {each}}}'.encode() for each in numbers), b'{"n": 1e28}')
+    meant = ["1e20", "1234567890123456789012345678.1234567891", "-0.0000000001", "1234567890123456789012345678"]
+    assert [number for (number,) in found] == [Decimal(each) for each in meant]
+    assert [at for at, _ in faults] == [4]
+
+
+def test_times_with_more_digits_than_a_timestamp_has_are_rounded():
+    """As many languages write them, and as PostgreSQL reads them."""
+    found, faults = rows(
+        source(t=SqlType("timestamptz")),
+        b'{"t": "2026-01-02T03:04:05.600000499Z"}',
+        b'{"t": "2026-01-02T03:04:05.5999999Z"}',
+    )
+    assert found == [(AT,), (AT,)] and not faults
 
 
 def test_json_values_of_other_types():
