@@ -181,6 +181,8 @@ def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
     between = len(values) - 1
     if joined.count(b"\n") != between or joined.count(b"}\n{") != between or (joined[:1], joined[-1:]) != (b"{", b"}"):
         return None
+    if not joined.isascii() and not _is_text(joined):
+        return None  # also where nobody looks: what an event is does not depend on which columns there are
     try:
         table = pa_json.read_json(
             pa.BufferReader(joined),
@@ -192,6 +194,14 @@ def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
         return table if table.num_rows == len(values) else None
     except pa.ArrowException:
         return None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+        return True
+    except UnicodeDecodeError:
+        return False
 
 
 def checked(column: pa.Array, kind: SqlType) -> pa.Array:

@@ -11,6 +11,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -50,18 +51,38 @@ def reason_of(problem: Exception) -> str:
     return str(problem if isinstance(problem, NotThis) else NotThis(f"{type(problem).__name__}: {problem}"))
 
 
+@dataclass(frozen=True)
+class _NotJson:
+    """NaN and its like, which some write, and JSON has not. No column holds it; where nobody looks it is no matter."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def read_json(text: bytes | str) -> Any:
     """With Decimals for numbers that have a point. ValueError, if it is not JSON."""
     try:
-        return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+        return _loaded(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except InvalidOperation:
         raise ValueError("a number has an exponent that is too large") from None
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+def _loaded(text: bytes | str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_NotJson)
+    except ValueError as problem:
+        if "integer string conversion" not in str(problem):
+            raise
+        # Python has a limit to the digits of whole numbers that it reads, and its decimals have none.
+        return json.loads(text, parse_float=Decimal, parse_int=_whole, parse_constant=_NotJson)
+
+
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) < 1000 else Decimal(text)
 
 
 def field_value(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
@@ -164,7 +185,7 @@ def _json_text(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     """For somebody to read, whatever it is."""
-    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+    if isinstance(value, (int, Decimal, _NotJson)) and not isinstance(value, bool):
         text = str(value)  # as it was written: as a double it may be infinite
     else:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
