@@ -14,6 +14,7 @@ import csv
 import dataclasses
 import io
 import re
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -197,10 +198,12 @@ def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
 
 
 def _is_text(data: bytes) -> bool:
+    """Arrow looks at it twice as fast as Python."""
+    buffers = [None, pa.py_buffer(struct.pack("=2q", 0, len(data))), pa.py_buffer(data)]
     try:
-        data.decode()
+        pa.Array.from_buffers(pa.large_utf8(), 1, buffers).validate(full=True)
         return True
-    except UnicodeDecodeError:
+    except pa.ArrowInvalid:
         return False
 
 
