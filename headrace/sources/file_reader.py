@@ -29,6 +29,9 @@ BLOCK = 16_384
 TAIL = 1 << 16
 HEAD = 256
 
+BATCH_BYTES = 16 << 20
+"""Of rows of Parquet that are decoded together, as their footer has it; one row may be larger"""
+
 LONGEST_LINE = 16 << 20
 """Bytes behind its piece that the last line of one may have: a file without any would be held as a whole"""
 
@@ -153,7 +156,10 @@ class FileReader:
     def _row_group(
         self, number: int, piece: Piece, parquet: pq.ParquetFile, group: int, at: int, wanted: list[str]
     ) -> Iterator[Decoded]:
-        for batch in parquet.iter_batches(BLOCK * 4, row_groups=[group], columns=wanted, use_threads=False):
+        of_group = parquet.metadata.row_group(group)
+        fit = BATCH_BYTES * of_group.num_rows // max(1, of_group.total_byte_size)
+        size = max(1, min(BLOCK * 4, fit))
+        for batch in parquet.iter_batches(size, row_groups=[group], columns=wanted, use_threads=False):
             first, last = max(piece.start - at, 0), min(piece.end - at, batch.num_rows)
             if first < last:
                 part = batch.slice(first, last - first)

@@ -123,6 +123,17 @@ def test_large_files_are_read_in_parts(tmp_path, monkeypatch):
     assert source.list().end == -(-len(lines) // 11) and source.ids() == list(range(40))
 
 
+def test_large_rows_of_parquet_are_decoded_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_reader, "BATCH_BYTES", 10_000)
+    rows = {"id": pa.array(range(300), pa.int64()), "word": [os.urandom(500).hex() for _ in range(300)]}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=200)
+    source = Source(tmp_path, "parquet")
+    (task,) = source.feed.tasks([Range(0, 0, source.list().end)], 1)
+    batches = [each.rows for each in source.feed.reader.read(task)]
+    assert max(batch.num_rows for batch in batches) <= 10
+    assert [id for batch in batches for id in batch["id"].to_pylist()] == [*range(300)]
+
+
 def test_files_of_lines_grow(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"id": 1}\n{"id": 2}\n{"id"')
