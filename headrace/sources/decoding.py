@@ -33,6 +33,8 @@ from headrace.types import INTEGERS, SqlType
 Values = Sequence[bytes | None]
 Columns = dict[str, pa.Array]
 
+csv.field_size_limit(1 << 30)  # Python's own is 128 KiB; how long a line may be is said elsewhere
+
 _AS_THEY_ARE = (*INTEGERS, "boolean", "real", "double precision", "varchar")
 _FROM_TEXT = ("date", "timestamp", "timestamptz")
 

@@ -246,6 +246,13 @@ def test_csv():
     )
 
 
+def test_a_long_field_of_csv_is_one_whatever_its_neighbours_are():
+    definition, long = source("csv", i=SqlType("integer"), s=SqlType("varchar")), "x" * 200_000
+    for line in (f"1,{long}", f'1,"{long}"'):
+        assert rows(definition, line.encode()) == ([(1, long)], [])
+        assert rows(definition, line.encode(), b'2,"b"') == ([(1, long), (2, "b")], [])
+
+
 def test_bytes():
     assert rows(source("bytes", y=SqlType("bytea")), b"\xff", None) == ([(b"\xff",), (None,)], [])
     found, faults = rows(source("bytes", s=SqlType("varchar")), "ä".encode(), b"\xff")
