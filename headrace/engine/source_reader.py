@@ -80,6 +80,8 @@ class SourceReader:
         self._took: list[tuple[float, int]] = []
         self._ready = False
         """Whether the stream's tasks have been run, or tried"""
+        self._reading = False
+        """Whether there is somebody to read for"""
         self.rows_taken, self.seconds_taking = 0, 0.0
         """By the stream, since the start: events, and the time of its epochs"""
         self._cut_back = CutBack()
@@ -114,7 +116,7 @@ class SourceReader:
 
     @property
     def error(self) -> HeadraceError | None:
-        return self._turns.error
+        return self._turns.error or (self.feed.trouble if self._reading else None)
 
     def trouble(self, view_id: int | None = None) -> HeadraceError | None:
         """Why the stream, or the history of a view (any, if none is given), does not go on."""
@@ -146,6 +148,7 @@ class SourceReader:
         if source is None or known is None:
             raise EngineClosed("the source was dropped")
         self.name = source.name
+        self._reading = known.stream is not None
         if known.stream is None:
             self._histories.clear()
             return False

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace")
 
+NOT_COMPLETE = "it was not created completely: drop it, and create it again"
+
 _TABLE_LIMITS = {
     "backfill.parallelism": 256, "backfill.num_rows_per_split": 10_000_000, "snapshot.batch_size": 1_000_000_000,
 }  # fmt: skip
@@ -76,7 +78,7 @@ class Sources:
             if found is not None and found.lsn:
                 self._follow(relation, found)
             else:
-                self.broken[relation.id] = "it was not created completely: drop it, and create it again"
+                self.broken[relation.id] = NOT_COMPLETE
                 log.warning('source "%s" was not created completely: drop it', relation.name)
 
     def stop(self) -> None:
@@ -146,14 +148,23 @@ class Sources:
                 failpoint("after_set_up")
                 self._engine.coordinator.mutate(_set_source(id, state), statement.name)
             except BaseException:
-                server.clean_up(control, state)
-                self._engine.coordinator.mutate(_remove_source(id), statement.name)
+                self._take_back(server, control, state, id, statement.name)
                 raise
         finally:
             control.close()
         self._follow(self._engine.committed.catalog.relations[id], state)
         warm_up(self._engine.spark)
         return None
+
+    def _take_back(self, server: Database, control: Any, state: SourceState, id: int, name: str) -> None:
+        """A source that could not be made. If its server cannot be reached any more it stays, for somebody to drop."""
+        try:
+            server.clean_up(control, state)
+        except HeadraceError as error:
+            self.broken[id] = NOT_COMPLETE
+            log.warning('source "%s" was not created completely, and not removed: %s', name, error.message)
+            return
+        self._engine.coordinator.mutate(_remove_source(id), name)
 
     # --- CREATE TABLE … FROM -----------------------------------------------------------------------------------
 

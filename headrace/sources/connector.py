@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.errors import DataError
+from headrace.errors import DataError, HeadraceError
 from headrace.sources.definition import Definition
 from headrace.sources.handover import Extent, Range, bounded, pieces
 from headrace.state.storage import Storage
@@ -92,6 +92,12 @@ class Feed:
 
     definition: Definition
     reader: Reader
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        """Why it is not known what is new, if that is asked by somebody else than :meth:`extents`. What is known can be
+        read meanwhile."""
+        return None
 
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         """What there is, by split. It may take a moment, and fail. ``fresh``: nothing of now may be missing."""

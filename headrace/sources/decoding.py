@@ -14,6 +14,7 @@ import csv
 import dataclasses
 import io
 import re
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ from headrace.types import INTEGERS, SqlType
 
 Values = Sequence[bytes | None]
 Columns = dict[str, pa.Array]
+
+csv.field_size_limit(1 << 30)  # Python's own is 128 KiB; how long a line may be is said elsewhere
 
 _AS_THEY_ARE = (*INTEGERS, "boolean", "real", "double precision", "varchar")
 _FROM_TEXT = ("date", "timestamp", "timestamptz")
@@ -181,6 +184,8 @@ def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
     between = len(values) - 1
     if joined.count(b"\n") != between or joined.count(b"}\n{") != between or (joined[:1], joined[-1:]) != (b"{", b"}"):
         return None
+    if not joined.isascii() and not _is_text(joined):
+        return None  # also where nobody looks: what an event is does not depend on which columns there are
     try:
         table = pa_json.read_json(
             pa.BufferReader(joined),
@@ -194,13 +199,27 @@ def json_table(fields: Sequence[pa.Field], values: Values) -> pa.Table | None:
         return None
 
 
+def _is_text(data: bytes) -> bool:
+    """Arrow looks at it twice as fast as Python."""
+    buffers = [None, pa.py_buffer(struct.pack("=2q", 0, len(data))), pa.py_buffer(data)]
+    try:
+        pa.Array.from_buffers(pa.large_utf8(), 1, buffers).validate(full=True)
+        return True
+    except pa.ArrowInvalid:
+        return False
+
+
 def checked(column: pa.Array, kind: SqlType) -> pa.Array:
     """Arrow lets pass what is not JSON: bytes that are no text, and numbers that are none."""
     if pa.types.is_string(column.type):
         column.validate(full=True)
     elif pa.types.is_floating(column.type) and pc.any(pc.invert(pc.is_finite(column))).as_py():
         raise pa.ArrowInvalid("a number that JSON does not have")
-    return column if kind.name in _AS_THEY_ARE else column.cast(kind.arrow)
+    if kind.name in _AS_THEY_ARE:
+        return column
+    if pc.any(_doubtful_times(column)).as_py():
+        raise pa.ArrowInvalid("one at a time")
+    return column.cast(kind.arrow)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -246,7 +265,22 @@ def _of_texts(texts: pa.Array, kind: SqlType) -> pa.Array:
     if kind.name == "boolean" or kind.name not in (*_AS_THEY_ARE, *_FROM_TEXT):
         raise pa.ArrowInvalid("one at a time")
     texts.validate(full=True)
-    return texts.cast(kind.arrow)
+    found = texts.cast(kind.arrow)
+    if kind.name in INTEGERS:
+        doubtful = pc.match_substring(texts, "x", ignore_case=True)  # hexadecimal digits, to Arrow
+    elif pa.types.is_floating(found.type):  # what does not fit is infinite to Arrow, or 0
+        odd = pc.or_(pc.invert(pc.is_finite(found)), pc.equal(found, 0))
+        doubtful = pc.and_(odd, pc.invert(pc.match_substring_regex(texts, "^[-+]?[0.]*$")))
+    else:
+        doubtful = _doubtful_times(texts)
+    if kind.name != "varchar" and pc.any(doubtful).as_py():
+        raise pa.ArrowInvalid("one at a time")
+    return found
+
+
+def _doubtful_times(texts: pa.Array) -> pa.Array:
+    """An hour without minutes, and the year 0, which Arrow knows and PostgreSQL does not."""
+    return pc.match_substring_regex(texts, "^0000|^.{10}[T ][0-9]{2}([^:]|$)")
 
 
 def _slow_csv(definition: Definition, value: bytes | None) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import DataError
@@ -22,10 +23,14 @@ from headrace.sources.connector import BadRecord, Decoded
 from headrace.sources.definition import OFFSET, PARTITION, Definition
 from headrace.sources.listing import Piece
 from headrace.state.files import Files
+from headrace.types import SqlType
 
 BLOCK = 16_384
 TAIL = 1 << 16
 HEAD = 256
+
+BATCH_BYTES = 16 << 20
+"""Of rows of Parquet that are decoded together, as their footer has it; one row may be larger"""
 
 LONGEST_LINE = 16 << 20
 """Bytes behind its piece that the last line of one may have: a file without any would be held as a whole"""
@@ -151,7 +156,10 @@ class FileReader:
     def _row_group(
         self, number: int, piece: Piece, parquet: pq.ParquetFile, group: int, at: int, wanted: list[str]
     ) -> Iterator[Decoded]:
-        for batch in parquet.iter_batches(BLOCK * 4, row_groups=[group], columns=wanted, use_threads=False):
+        of_group = parquet.metadata.row_group(group)
+        fit = BATCH_BYTES * of_group.num_rows // max(1, of_group.total_byte_size)
+        size = max(1, min(BLOCK * 4, fit))
+        for batch in parquet.iter_batches(size, row_groups=[group], columns=wanted, use_threads=False):
             first, last = max(piece.start - at, 0), min(piece.end - at, batch.num_rows)
             if first < last:
                 part = batch.slice(first, last - first)
@@ -173,7 +181,7 @@ class FileReader:
     def _cast(self, part: pa.RecordBatch, wanted: list[str]) -> dict[str, pa.Array]:
         """ArrowNotImplementedError, if a column has a type of which nothing can ever fit."""
         return {
-            name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
+            name: _fitted(part.column(name), kind) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
             for name, kind in self.definition.columns
         }
 
@@ -183,7 +191,7 @@ class FileReader:
         for name, kind in self.definition.columns:
             for row in range(part.num_rows) if name in wanted else ():
                 try:
-                    part.column(name).slice(row, 1).cast(kind.arrow)
+                    _fitted(part.column(name).slice(row, 1), kind)
                 except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
                     found.setdefault(row, f'column "{name}": {str(problem).splitlines()[0]}')
         return found
@@ -251,6 +259,14 @@ class FileReader:
             if name not in columns:
                 columns[name] = pa.nulls(len(good), kind.arrow)
         return Decoded(rows=self._finished(number, piece, columns, good), bad=bad)
+
+
+def _fitted(values: pa.Array, kind: SqlType) -> pa.Array:
+    found = values.cast(kind.arrow)
+    if kind.name == "real" and pa.types.is_floating(values.type):
+        if pc.any(pc.and_(pc.is_inf(found), pc.is_finite(values))).as_py():
+            raise pa.ArrowInvalid("a number is too large for type real")
+    return found
 
 
 def _rest_of_line(opened: Any, piece: Piece) -> bytes:

@@ -200,7 +200,6 @@ class Looked:
     """Of those that are left alone, and why"""
     before: Mapping[str, int]
     """The last piece that was known of them then"""
-    error: HeadraceError | None = None
 
 
 @dataclass(kw_only=True)
@@ -217,10 +216,16 @@ class FileFeed(Feed):
     _listed_at: float = 0.0
     _took: float = 0.0
     _told: set[str] = field(default_factory=set)
+    _unlisted: HeadraceError | None = None
+    """Why the last list could not be made"""
 
     def __post_init__(self) -> None:
         self.pieces = PieceLog(self.outside.segments)
         self._adopt(self.pieces, 0)
+
+    @property
+    def trouble(self) -> HeadraceError | None:
+        return self._unlisted
 
     def extents(self, *, fresh: bool = False) -> dict[int, Extent]:
         if fresh:
@@ -260,15 +265,19 @@ class FileFeed(Feed):
             self._took = time.monotonic() - began
             for looked in self._look(found):
                 self._hand_over(looked)
+            self._unlisted = None
         except HeadraceError as error:
-            self._hand_over(Looked(before={}, error=error))
+            self._not_listed(error)
         except Exception as problem:  # whatever it was: it is said, and the next list is made
-            log.error("unexpected error while %s is listed", self.definition.option[PATH], exc_info=problem)
-            told = HeadraceError(f"{self.definition.option[PATH]} cannot be listed: {problem}")
-            self._hand_over(Looked(before={}, error=told))
+            self._not_listed(HeadraceError(f"unexpected error: {type(problem).__name__}: {problem}"), problem)
         finally:
             self._listed_at = time.monotonic()
             self._listing = None
+
+    def _not_listed(self, error: HeadraceError, fault: Exception | None = None) -> None:
+        if self._unlisted is None or self._unlisted.message != error.message:
+            log.warning("%s cannot be listed now: %s", self.definition.option[PATH], error.message, exc_info=fault)
+        self._unlisted = error
 
     def _hand_over(self, looked: Looked) -> None:
         while not self._closed:
@@ -305,8 +314,6 @@ class FileFeed(Feed):
                 yield pool.map
 
     def _take(self, looked: Looked) -> None:
-        if looked.error is not None:
-            raise looked.error
         # Two may have listed at the same time: what the other one has found is not new any more.
         numbers, _ = self._known.find(list(looked.before))
         same = {path for path, number in zip(looked.before, numbers, strict=True) if number == looked.before[path]}

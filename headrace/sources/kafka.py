@@ -135,7 +135,7 @@ class TopicReader:
         consumer = self._consumer(kafka)
         consumer.assign([kafka.TopicPartition(self.topic, task.split, task.start)])
         try:
-            for block in in_blocks(self._messages(kafka, consumer, task)):
+            for block in in_blocks(self._messages(kafka, consumer, task), _beside):
                 yield self._decoded(task.split, block)
         except BaseException:
             _consumers.pop(repr(self.config), None)
@@ -226,13 +226,20 @@ def to_ask_for(count: int, size: int) -> int:
     return max(1, min(BLOCK, BLOCK_BYTES * count // max(size, 1)))
 
 
-def in_blocks(batches: Iterable[list[Any]]) -> Iterator[list[Any]]:
-    """Messages as they are decoded together; the length of one is that of its content."""
+def _beside(message: Any) -> int:
+    """Bytes of an event's key and headers."""
+    headers = sum(len(name) + len(value or b"") for name, value in message.headers() or ())
+    return len(message.key() or b"") + headers
+
+
+def in_blocks(batches: Iterable[list[Any]], beside: Callable[[Any], int] = lambda _: 0) -> Iterator[list[Any]]:
+    """Messages as they are decoded together; the length of one is that of its content. What they have ``beside`` it is
+    asked of one for all that came together: looking at each would take longer than reading it."""
     block: list[Any] = []
     size = 0
     for messages in batches:
         block += messages
-        size += sum(map(len, messages))
+        size += sum(map(len, messages)) + (len(messages) * beside(messages[-1]) if messages else 0)
         if len(block) >= BLOCK or size >= BLOCK_BYTES:
             # They may have become larger than those by which they were asked for.
             step = max(1, len(block) // max(1, size // BLOCK_BYTES))

@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,9 @@ from headrace.errors import HeadraceError
 from headrace.sources.json_texts import normal_text
 from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import INTEGERS, SqlType
+
+_WIDE = Context(prec=80, rounding=ROUND_HALF_UP)
+"""Python's own has 28 digits, and a numeric 38; rounded as PostgreSQL does"""
 
 _RANGES = {"smallint": 1 << 15, "integer": 1 << 31, "bigint": 1 << 63}
 
@@ -46,18 +51,38 @@ def reason_of(problem: Exception) -> str:
     return str(problem if isinstance(problem, NotThis) else NotThis(f"{type(problem).__name__}: {problem}"))
 
 
+@dataclass(frozen=True)
+class _NotJson:
+    """NaN and its like, which some write, and JSON has not. No column holds it; where nobody looks it is no matter."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def read_json(text: bytes | str) -> Any:
     """With Decimals for numbers that have a point. ValueError, if it is not JSON."""
     try:
-        return json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+        return _loaded(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except InvalidOperation:
         raise ValueError("a number has an exponent that is too large") from None
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+def _loaded(text: bytes | str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_NotJson)
+    except ValueError as problem:
+        if "integer string conversion" not in str(problem):
+            raise
+        # Python has a limit to the digits of whole numbers that it reads, and its decimals have none.
+        return json.loads(text, parse_float=Decimal, parse_int=_whole, parse_constant=_NotJson)
+
+
+def _whole(text: str) -> int | Decimal:
+    return int(text) if len(text) < 1000 else Decimal(text)
 
 
 def field_value(found: Mapping[str, Any], name: str, kind: SqlType) -> Any:
@@ -122,17 +147,22 @@ def _float(value: int | Decimal, kind: SqlType) -> float:
         found = float(value)
         struct.pack("<f" if kind.name == "real" else "<d", found)
         if found - found == 0:
-            return found
+            return _real(str(value)) if kind.name == "real" else found
     except OverflowError:
         pass
     raise NotThis(f"{_shown(value)} is not a value of type {kind}")
+
+
+def _real(text: str) -> float:
+    """Rounded once: the nearest real of a number is not always that of its double."""
+    return pa.scalar(text).cast(pa.float32()).as_py()
 
 
 def _numeric(value: Any, kind: SqlType) -> Decimal:
     fits = isinstance(value, (int, Decimal, str)) and not isinstance(value, bool)
     try:
         number = Decimal(_required(value, fits, kind))
-        return pa.scalar(number.quantize(Decimal(1).scaleb(-kind.arrow.scale)), kind.arrow).as_py()
+        return pa.scalar(number.quantize(Decimal(1).scaleb(-kind.arrow.scale), context=_WIDE), kind.arrow).as_py()
     except (InvalidOperation, pa.ArrowException, ValueError):
         raise NotThis(f"{_shown(value)} is not a value of type {kind}") from None
 
@@ -155,7 +185,7 @@ def _json_text(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     """For somebody to read, whatever it is."""
-    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+    if isinstance(value, (int, Decimal, _NotJson)) and not isinstance(value, bool):
         text = str(value)  # as it was written: as a double it may be infinite
     else:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
@@ -170,17 +200,22 @@ def text_value(text: str | None, kind: SqlType) -> Any:
         return _text(text)
     if kind.name == "bytea":
         return _bytes(text)
+    text, more = _micros(text) if kind.name in ("timestamp", "timestamptz") else (text, timedelta())
     try:
         found = from_text(text, kind)
+        if found is not NOT_CONSTANT:
+            return found + more if more else found
     except HeadraceError as problem:
         raise NotThis(problem.message) from None
-    if found is not NOT_CONSTANT:
-        return found
+    except OverflowError:
+        raise NotThis(f"{_shown(text)} is not a value of type {kind}") from None
     try:
         if kind.name == "jsonb":
             return _json_text(read_json(text))
-        if kind.name in ("real", "double precision"):
-            return float(text)
+        if kind.name == "real":
+            return _real(text.strip())  # one half way between two; all else is known by now
+        if kind.name == "double precision":
+            raise ValueError
         if kind.name == "numeric":
             return _numeric(text, kind)
         if kind.name == "date":
@@ -191,6 +226,21 @@ def text_value(text: str | None, kind: SqlType) -> Any:
     if kind.name == "timestamptz":
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return moment.replace(tzinfo=None)
+
+
+_FINER = re.compile(r"(:\d\d\.\d{6})(\d+)")
+"""A second with more than its millionths: many languages write billionths"""
+
+
+def _micros(text: str) -> tuple[str, timedelta]:
+    """A time with six digits of a second, and what is lost by rounding it so.
+
+    >>> _micros("2026-01-02 03:04:05.123456789Z")
+    ('2026-01-02 03:04:05.123456Z', datetime.timedelta(microseconds=1))
+    """
+    if (found := _FINER.search(text)) is None:
+        return text, timedelta()
+    return _FINER.sub(r"\1", text), timedelta(microseconds=round(Decimal(f"0.{found[2]}")))
 
 
 def _bytes(text: str) -> bytes:

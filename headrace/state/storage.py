@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -235,8 +236,11 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def _entry(item: os.DirEntry[str], name: str) -> Entry | None:
+    """Of a file, or what a link leads to, if that is one; None of all else: opening a pipe would wait for ever."""
     try:
-        status = item.stat(follow_symlinks=False)
-        return None if item.is_dir(follow_symlinks=False) else Entry(name, status.st_size, status.st_mtime)
-    except FileNotFoundError:  # deleted while we looked
-        return None
+        status = item.stat()
+        return Entry(name, status.st_size, status.st_mtime) if stat.S_ISREG(status.st_mode) else None
+    except OSError as problem:
+        if problem.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None  # deleted while we looked, or a link that leads nowhere
+        raise

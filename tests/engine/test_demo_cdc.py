@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import headrace
 from headrace import cli
 from headrace.demo.cdc import engine, server, story
 from headrace.demo.cdc.writers import HISTORY, TABLE
-from headrace.errors import Fenced
+from headrace.errors import EnvironmentProblem, Fenced
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES
 from tests.engine.conftest import PROMPT
 from tests.support.postgres import PASSWORD, Postgres
@@ -62,6 +63,16 @@ def test_a_server_that_is_not_installed(folders, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "PostgreSQL's server is not installed" in error and "apt install postgresql" in error
     assert "Traceback" not in error and not any(folder.exists() for folder in folders)
+
+
+def test_a_folder_that_the_server_may_not_enter(tmp_path):
+    """As root's own TMPDIR, say."""
+    (tmp_path / "private" / "inner").mkdir(parents=True)
+    (tmp_path / "private").chmod(0o700)
+    assert server.closed_folder(tmp_path / "private" / "inner" / "server") in {tmp_path / "private", *tmp_path.parents}
+    if os.getuid() == 0 and server.binaries() is not None:
+        with pytest.raises(EnvironmentProblem, match="may not enter"):
+            server.PrivateServer(tmp_path / "private" / "inner" / "server")
 
 
 def test_a_driver_that_is_not_installed(folders, monkeypatch, capsys):

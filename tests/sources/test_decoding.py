@@ -62,13 +62,52 @@ def test_both_ways_of_reading_agree(event, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "event",
+    [
+        b'{"i": 1, "more": NaN}', b'{"i": 1, "more": [-Infinity]}', b'{"i": 1, "more": ' + b"9" * 5000 + b"}",
+        b'{"i": 1, "more": "\xff"}', b'{"i": 1, "\xff": 2}', b'{"i": 1, "more": "\xc3\xa4"}', b'{"i": 1, "more": 01}',
+        b'{"i": 1, "more": "\t"}', b'{"i": 1, "more": 1e999}', b'{"i": 1, "more": "\\ud800"}', b'{"d": NaN}',
+    ],
+)  # fmt: skip
+def test_what_an_event_is_does_not_depend_on_its_neighbours(event):
+    """Also where nobody looks. One that Arrow does not understand has the whole block read in the other way."""
+    alone, faults = rows(source(), event)
+    beside, others = rows(source(), event, b"neither")
+    assert (alone, faults) == (beside, others[: len(faults)])
+
+
+TEXTS = {
+    "integer": ["5", "-0", "+5", " 5", "0x1F", "1e3", "99999999999"],
+    "real": ["1.5", "1e300", "1e-60", "inf", "NaN", "-0.0", "0e5", "1.0000000596046448", "1_0"],
+    "double precision": ["1e300", "1e400", "1e-400", "-Infinity", "0x10", "1_0"],
+    "timestamp": [
+        "2026-01-02", "2026-01-02T10", "2026-01-02T10:00Z", "2026-01-02 10:00:00.1234567891", "0000-01-02",
+        "2026-01-02T10:00:00+05:30", "2026-01-02T10:00:00 +05",
+    ],
+    "date": ["2026-01-02", "2026-01-02T10:00:00", "0000-01-02", "2026-02-30"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
+def test_what_a_text_is_does_not_depend_on_its_neighbours(kind, text):
+    """One that Arrow does not understand has the whole block read in the other way."""
+    for encode, value, other in (("csv", text, "neither"), ("json", json.dumps({"v": text}), '{"v": []}')):
+        definition = source(encode, v=SqlType(kind))
+        alone, faults = rows(definition, value.encode())
+        beside, others = rows(definition, value.encode(), other.encode())
+        assert repr(alone) == repr(beside) and others[: len(faults)] == faults, encode
+
+
+@pytest.mark.parametrize(
     ("event", "reason"),
     [
         (b"null", "not an object"), (b"[1]", "not an object"), (b"", "not JSON"), (None, "no content"),
         (b'{"i": 1', "not JSON"), (b'{"i": 1} {"i": 2}', "not JSON"), (b"{'i': 1}", "not JSON"),
         (b'{"i": 1.5}', 'column "i": 1.5 is not a value of type integer'), (b'{"i": "1"}', 'column "i": "1" is not'),
         (b'{"i": 3000000000}', 'column "i"'), (b'{"i": true}', 'column "i"'), (b'{"b": 1}', 'column "b"'),
-        (b'{"d": "x"}', 'column "d"'), (b'{"d": NaN}', "not JSON"), (b'{"t": "yesterday-ish"}', 'column "t"'),
+        (b'{"d": "x"}', 'column "d"'),
+        (b'{"d": NaN}', 'column "d": NaN is not a value of type double'), (b'{"s": [Infinity]}', "Infinity is nothing"),
+        (b'{"t": "yesterday-ish"}', 'column "t"'),
         (b"\xff\xfe", "not JSON"), (b'{"s": "\xff"}', "not JSON"),
         (b'{"s": "\\ud800"}', 'column "s": "\\ud800" has half of a character'),
         (b'{"s": {"\\udfff": 1}}', "half of a character"),
@@ -111,6 +150,26 @@ def test_a_registry_that_is_away_makes_no_event_bad():
 def test_a_number_too_large_for_its_column_is_not_infinite():
     found, faults = rows(source(r=SqlType("real")), b'{"r": 1e39}', b'{"r": 1e38}', b'{"r": -1e400}')
     assert [at for at, _ in faults] == [0, 2] and found[0][0] == pytest.approx(1e38)
+
+
+def test_numeric_has_all_its_digits():
+    """Python's decimals have 28, unless they are told otherwise."""
+    definition = source(n=SqlType("numeric", precision=38, scale=10))
+    numbers = ["1e20", "1234567890123456789012345678.1234567891", "-0.00000000005", '"1234567890123456789012345678"']
+    found, faults = rows(definition, *(f'{{"n": {each}}}'.encode() for each in numbers), b'{"n": 1e28}')
+    meant = ["1e20", "1234567890123456789012345678.1234567891", "-0.0000000001", "1234567890123456789012345678"]
+    assert [number for (number,) in found] == [Decimal(each) for each in meant]
+    assert [at for at, _ in faults] == [4]
+
+
+def test_times_with_more_digits_than_a_timestamp_has_are_rounded():
+    """As many languages write them, and as PostgreSQL reads them."""
+    found, faults = rows(
+        source(t=SqlType("timestamptz")),
+        b'{"t": "2026-01-02T03:04:05.600000499Z"}',
+        b'{"t": "2026-01-02T03:04:05.5999999Z"}',
+    )
+    assert found == [(AT,), (AT,)] and not faults
 
 
 def test_json_values_of_other_types():
@@ -185,6 +244,13 @@ def test_csv():
         [(1, "a,b")],
         [],
     )
+
+
+def test_a_long_field_of_csv_is_one_whatever_its_neighbours_are():
+    definition, long = source("csv", i=SqlType("integer"), s=SqlType("varchar")), "x" * 200_000
+    for line in (f"1,{long}", f'1,"{long}"'):
+        assert rows(definition, line.encode()) == ([(1, long)], [])
+        assert rows(definition, line.encode(), b'2,"b"') == ([(1, long), (2, "b")], [])
 
 
 def test_bytes():

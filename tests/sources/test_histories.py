@@ -68,6 +68,7 @@ class World:
         """As whoever describes jobs needs it, with a reader of which only this is asked."""
         reader = SourceReader.__new__(SourceReader)
         reader._histories, reader._turns = self.histories, SimpleNamespace(error=None)
+        reader._reading = False
         sources = SimpleNamespace(reader=lambda id: reader)
         return SimpleNamespace(event_sources=sources, parameter=lambda name: False)
 

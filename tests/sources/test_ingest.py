@@ -142,6 +142,12 @@ def test_blocks_of_events_are_bounded_by_number_and_by_bytes(sizes):
         assert len(block) == 1 or sum(map(len, block)) <= 2 * kafka.BLOCK_BYTES or max(map(len, block)) > 1 << 24
 
 
+def test_keys_and_headers_count_as_well():
+    """Events without content may be as large as others."""
+    blocks = [*kafka.in_blocks([[range(0)] * 100] * 10, lambda message: 1 << 20)]
+    assert sum(map(len, blocks)) == 1000 and max(map(len, blocks)) <= 16
+
+
 @pytest.mark.parametrize("order", [[3, 1, 2], [1, 2, 3]])
 def test_events_of_several_splits_are_sorted(order):
     rows = pa.table({PARTITION: order, OFFSET: [5, 6, 4], VNODE: pa.array([0, 0, 0], pa.int16())})

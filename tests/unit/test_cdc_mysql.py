@@ -21,7 +21,7 @@ from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.stream import Halt, LogStream, Statement, Transaction
 from headrace.cdc.mysql.tables import LogReader, SourceColumn, SourceTable
 from headrace.cdc.mysql.types import SourceType, checked, columns_read, encoded, natural, printed
-from headrace.cdc.problems import MalformedLog, SourceRefused, TableStopped
+from headrace.cdc.problems import MalformedLog, SchemaChanged, SourceRefused, TableStopped
 from headrace.errors import DataError, InvalidDefinition, Unsupported
 from headrace.types import SqlType
 
@@ -183,6 +183,20 @@ def test_rows_become_changes():
 def test_a_table_that_has_become_another_stops(changed, message):
     with pytest.raises(TableStopped, match=message):
         changes("I", b"", **changed)
+
+
+def test_a_choice_that_came_later_cannot_be_a_key():
+    """Where it lies among the others nobody here knows; as any other column it is a value like others."""
+    kind = SourceType(name="enum", text="enum('a','b')", values=("a", "b"), charset="utf8mb4", collation_id=45)
+    known = SourceTable(schema="d", name="t", columns=(SourceColumn(name="k", type=kind),), key=("k",))
+    both = SourceColumn(name="id", type=SourceType(name="int", text="int(11)")), *known.columns
+    longer = LogColumn("k", 247, 1, False, 45, (b"a", b"b", b"c"))
+    number = LogColumn("id", 3, 0, False, 0, ())
+    with pytest.raises(SchemaChanged, match='"k" of .* has other values now'):
+        LogReader(known, relation(columns=(longer,), key=("k",)))
+    LogReader(dataclasses.replace(known, columns=both, key=("id",)), relation(columns=(number, longer)))
+    with pytest.raises(SourceRefused, match='the value "c"'):
+        known.rows_between(("c",), None)
 
 
 def test_rows_that_are_not_whole_stop_the_table():

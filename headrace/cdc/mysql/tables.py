@@ -19,7 +19,7 @@ from headrace.cdc.mysql.types import (
     encoded,
     undecodable,
 )
-from headrace.cdc.problems import AGAIN, SchemaChanged, TableStopped
+from headrace.cdc.problems import AGAIN, SchemaChanged, SourceRefused, TableStopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +161,13 @@ def bound(text: str, kind: SourceType) -> str:
 
 
 def _choice_number(text: str, kind: SourceType) -> int:
-    if kind.name == "enum":
-        return kind.values.index(text) + 1 if text else 0
-    return sum(1 << kind.values.index(part) for part in text.split(",")) if text else 0
+    """Its place in the order. One that came since we know the table has none."""
+    try:
+        if kind.name == "enum":
+            return kind.values.index(text) + 1 if text else 0
+        return sum(1 << kind.values.index(part) for part in text.split(",")) if text else 0
+    except ValueError:
+        raise SourceRefused(f'a key has the value "{text}", which its type has got since', hint=AGAIN) from None
 
 
 # --- the log ----------------------------------------------------------------------------------------------------
@@ -189,6 +193,8 @@ class LogReader:
                 raise SchemaChanged(f'column "{column.name}" of {table.full_name} is gone', hint=AGAIN)
             if not _holds_the_same(column.type, relation.columns[at[column.name]]):
                 raise SchemaChanged(f'column "{column.name}" of {table.full_name} has another type now', hint=AGAIN)
+            if column.name in table.key and not _has_known_values(column.type, relation.columns[at[column.name]]):
+                raise SchemaChanged(f'column "{column.name}" of {table.full_name} has other values now', hint=AGAIN)
         self._table = table
         self._columns = [at[column.name] for column in table.columns]
         self._key = [at[name] for name in table.key]
@@ -243,12 +249,20 @@ def _holds_the_same(kind: SourceType, now: LogColumn) -> bool:
     if kind.name == "binary":
         return now.length == kind.length
     if kind.name in CHOICES:
-        decode: Callable[[bytes], str] = decoder(kind.charset)
-        known = tuple(decode(value) for value in now.values)
-        return known[: len(kind.values)] == kind.values and now.collation in (0, kind.collation_id)
+        return _values(kind, now)[: len(kind.values)] == kind.values and now.collation in (0, kind.collation_id)
     if kind.name in TEXTS:
         return now.collation == kind.collation_id
     return True
+
+
+def _has_known_values(kind: SourceType, now: LogColumn) -> bool:
+    """Where a new one lies among keys could not be asked for."""
+    return kind.name not in CHOICES or _values(kind, now) == kind.values
+
+
+def _values(kind: SourceType, now: LogColumn) -> tuple[str, ...]:
+    decode: Callable[[bytes], str] = decoder(kind.charset)
+    return tuple(decode(value) for value in now.values)
 
 
 def identifier(name: str) -> str:

@@ -32,6 +32,11 @@ def binaries() -> Path | None:
     return Path(max(places, key=lambda path: int("".join(filter(str.isdigit, path))))).parent if places else None
 
 
+def closed_folder(folder: Path) -> Path | None:
+    """The first of those on the way to a folder that others than its owner may not enter."""
+    return next((each for each in reversed(folder.absolute().parents) if not each.stat().st_mode & 0o001), None)
+
+
 class PrivateServer:
     def __init__(self, folder: Path, *, password: str | None = None, settings: dict[str, str] | None = None):
         programs = binaries()
@@ -50,6 +55,11 @@ class PrivateServer:
             self._check_user()
         self._process: subprocess.Popen | None = None
         self._settings = SETTINGS | (settings or {}) | {"unix_socket_directories": str(folder)}
+        if self._as and (closed := closed_folder(folder)) is not None:
+            raise EnvironmentProblem(
+                f"PostgreSQL's server does not run as root, and its user postgres may not enter {closed}",
+                hint="set TMPDIR to a folder that others may enter, such as /tmp, or be another user",
+            )
         folder.mkdir(exist_ok=True)
         self._hand_over(folder)
         password_file = folder / "password"

@@ -28,6 +28,8 @@ def test_from_create_to_drop(db, mariadb, source):
     every = "SELECT id, name, price, half FROM items"
     assert rows(db, "SELECT * FROM items") == theirs(mariadb, every)
     assert db.sql("SHOW JOBS").rows() == []
+    reading = "SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+    assert mariadb.run(reading) == [(1,)]  # for both tables
 
     mariadb.run(
         "BEGIN", "UPDATE items SET name = NULL WHERE id < 5", "UPDATE items SET id = id + 1000 WHERE id IN (40, 41)",

@@ -13,6 +13,7 @@ import pytest
 
 import headrace
 from headrace.cdc.postgres import server
+from headrace.cdc.problems import SourceUnreachable
 from headrace.engine.chunk_reads import READERS
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed, Unsupported
 from tests.engine.cdc.followed import source_state
@@ -116,6 +117,25 @@ def test_a_process_killed_while_a_source_is_made(db, postgres, spark, warehouse)
         again.sql("DROP SOURCE pg")
         assert postgres.run("SELECT 1 FROM pg_replication_slots") == postgres.run("SELECT 1 FROM pg_publication") == []
         again.sql(f"{create}; DROP SOURCE pg")
+
+
+def test_a_server_that_goes_away_while_a_source_is_made(db, postgres, monkeypatch):
+    """What there may be of it on the server is not forgotten, and it says why it is not followed."""
+    db.sql("CREATE SECRET pw AS '" + PASSWORD.replace("'", "''") + "'")
+
+    def gone(*_):
+        raise SourceUnreachable("it is gone")
+
+    with monkeypatch.context() as away:
+        away.setattr(server.Control, "create_slot", gone)
+        away.setattr(server.Control, "drop_slot", gone)
+        away.setattr(server.Control, "drop_publication", gone)
+        with pytest.raises(SourceUnreachable, match="it is gone"):
+            db.sql(f"CREATE SOURCE pg WITH ({options(postgres)}, password = SECRET pw)")
+    assert source_state(db) == ("failed", "it was not created completely: drop it, and create it again")
+    assert len(postgres.run("SELECT 1 FROM pg_publication")) == 1
+    db.sql("DROP SOURCE pg")
+    assert postgres.run("SELECT 1 FROM pg_publication") == [] and db.sql("SHOW SOURCES").rows() == []
 
 
 def test_an_engine_that_was_taken_over_lets_go_of_the_log(db, postgres, source, spark, warehouse):
