@@ -27,6 +27,7 @@ from headrace.plan.pieces import (
     subquery,
     typed_column,
 )
+from headrace.plan.quotients import as_value
 from headrace.plan.unnest import Rebind, is_constant
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
@@ -105,15 +106,17 @@ def beside(node: exp.Select, rebind: Rebind) -> exp.Select:
     constants, laterals = [], []
     for each in [found for place in places for found in place.find_all(exp.Subquery)]:
         alias = f"{INTERNAL_PREFIX}b{len(constants) + len(laterals)}"
+        used: exp.Expression = typed_column(alias, "value", None)
         if is_constant(each, changed):
-            constants.append(exp.Join(this=subquery(_value(each), alias), kind="CROSS"))
+            query, used = as_value(each.this, alias, lazy=not isinstance(each.parent, exp.EQ))
+            constants.append(exp.Join(this=subquery(query, alias), kind="CROSS"))
         elif _is_one_value(each, changed):
             name = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
             lateral = exp.Lateral(this=exp.Subquery(this=_value(each)), alias=name)
             laterals.append(exp.Join(this=lateral, side="LEFT", on=exp.Boolean(this=True)))
         else:
             continue
-        each.replace(typed_column(alias, "value", None))
+        each.replace(used)
     if not constants and not laterals:
         return node
     for join in (*constants, *laterals):  # what is looked up for each row comes last

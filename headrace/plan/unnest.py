@@ -33,6 +33,7 @@ from headrace.plan.pieces import (
     subquery,
     typed_column,
 )
+from headrace.plan.quotients import as_value
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate, own_calls
@@ -56,7 +57,9 @@ def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
     if lifted == where:
         return node
     changed.set("where", exp.Where(this=conjunction(lifted)))
-    return changed
+    bound = rebind(changed)
+    assert isinstance(bound, exp.Select)
+    return bound
 
 
 def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.In], bool]) -> exp.Select:
@@ -105,11 +108,10 @@ def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Re
     held = exp.Paren(this=condition.copy())
     asked = [each for each in held.find_all(exp.Subquery) if is_constant(each)]
     for number, each in enumerate(asked):
-        query = each.this.copy()
-        query.set("expressions", [aliased(query.expressions[0].unalias(), "value")])
-        bound, alias = rebind(query), f"{prefix}{number}"
-        node.append("joins", exp.Join(this=subquery(bound, alias), kind="CROSS"))
-        each.replace(typed_column(alias, "value", types_of(bound)[0]))
+        # An equality is looked up by the value, which has to be there for that.
+        query, used = as_value(each.this, alias := f"{prefix}{number}", lazy=not isinstance(condition, exp.EQ))
+        node.append("joins", exp.Join(this=subquery(rebind(query), alias), kind="CROSS"))
+        each.replace(used)
     return held.this.pop() if asked else condition
 
 
