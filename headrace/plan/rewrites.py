@@ -21,6 +21,7 @@ from headrace.plan.pieces import (
     conjunction,
     conjuncts,
     has_query,
+    outer_columns,
     outputs_of,
     select,
     sources_in,
@@ -202,7 +203,7 @@ def _own(query: exp.Expression) -> set[str]:
 
 def _outside(query: exp.Expression) -> set[str]:
     """The sources around a query whose columns it uses."""
-    return sources_in(query) - _own(query)
+    return {each.table for each in outer_columns(query)}
 
 
 def _bound(query: exp.Expression, rebind: Rebind) -> exp.Select:
