@@ -233,10 +233,11 @@ def test_what_is_the_same_is_made_once(catalog):
         ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS o WHERE o.k = t.k AND o.x > (SELECT min(x) FROM t))", True),
         ("SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE y = t.k AND n IN (SELECT x FROM t) GROUP BY y)", True),
         ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(n) FROM u WHERE u.y = t.k)", False),
+        ("SELECT count(*) AS c FROM t UNION SELECT n FROM u", True),
         ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(x) FROM t WHERE t.k > 1)", False),
     ],
 )
-def test_a_name_that_means_something_else_inside(catalog, text, anew):
+def test_queries_that_were_refused_once(catalog, text, anew):
     assert any(each.startswith("recompute") for each in pieces(text, catalog)) == anew
 
 
