@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
 from headrace.plan.expand import lists_rows
+from headrace.plan.grouping_sets import grouped_by, is_grouping
 from headrace.plan.pieces import (
     aliased,
     conjunction,
@@ -174,12 +175,12 @@ def windows_above(node: exp.Select, rebind: Rebind) -> exp.Select | None:
     group = node.args.get("group")
     if group is not None and any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
         return None
-    keys = list(group.expressions) if group is not None else []
+    keys = grouped_by(group) if group is not None else []
     alias = f"{INTERNAL_PREFIX}groups"
     known: dict[str, tuple[str, exp.Expression]] = {}
 
     def above(each: exp.Expression, *, of_window: bool = False) -> exp.Expression:
-        if not of_window and (each in keys or is_call(each)):
+        if not of_window and (each in keys or is_call(each) or is_grouping(each)):
             name, _ = known.setdefault(each.sql(), (f"had_{len(known)}", each.copy()))
             return typed_column(alias, name, None)
         inside = isinstance(each, exp.Window) or (of_window and isinstance(each, (exp.Filter, exp.WithinGroup)))

@@ -234,6 +234,7 @@ def test_what_is_the_same_is_made_once(catalog):
         ("SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE y = t.k AND n IN (SELECT x FROM t) GROUP BY y)", True),
         ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(n) FROM u WHERE u.y = t.k)", False),
         ("SELECT count(*) AS c FROM t UNION SELECT n FROM u", True),
+        ("SELECT k, grouping(k) AS g, sum(count(*)) OVER (PARTITION BY k) AS w FROM t GROUP BY ROLLUP (k, s)", False),
         ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(x) FROM t WHERE t.k > 1)", False),
     ],
 )
