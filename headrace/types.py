@@ -78,6 +78,10 @@ class SqlType:
         if self.name not in _SPARK and self.name not in ("numeric", "array", "struct", "map"):
             raise Unsupported(f"type {self.name} is not supported")
 
+    def __deepcopy__(self, memo: object) -> SqlType:
+        # It never changes, but other threads fill in what is cached: a copy that is made of that meanwhile fails.
+        return self
+
     @cached_property
     def spark(self) -> str:
         """The type in Spark's DDL."""

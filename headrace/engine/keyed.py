@@ -151,10 +151,11 @@ class KeyedRelations:
             moved = relation.operator.clock is not None and times[0] != times[1]
             if not moved and not any(touched.values()):
                 continue
-            mapped = built == VNODES and not any(files.values()) and self._maps(relation, touched)
+            behind = any(files.values())
+            mapped = built == VNODES and not behind and self._maps(relation, touched)
             work = functools.partial(self._mapped, state, relation, touched, epoch)
             if not mapped:
-                work = functools.partial(self._delta, state, relation, touched, epoch, stood, built)
+                work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
             delta = self._blaming(state, relation, work)
             if delta is None:
                 continue
@@ -205,14 +206,21 @@ class KeyedRelations:
         epoch: int,
         before: Mapping[str, Any],
         built: int,
+        behind: bool,
     ) -> TableDelta | None:
-        """``before``: the offsets of the state that the relation stands at."""
+        """``before``: the offsets of the state that the relation stands at, ``behind``: several epochs ago."""
         assert relation.operator is not None
         if relation.operator.adds:
-            found = self._added(state, relation, touched)
-            if found is None:
-                return self._many_added(state, relation, touched, epoch)
-            return difference(relation, *found)
+            try:
+                found = self._added(state, relation, touched)
+                if found is None:
+                    return self._many_added(state, relation, touched, epoch)
+                return difference(relation, *found)
+            except Exception as error:
+                # What has failed may be a row that came and went meanwhile, which nobody has to have a value for.
+                if not behind or not isinstance(translate_error(error, "writing an epoch"), DataError):
+                    raise
+                return self._recomputed(state, relation, None, epoch)
         if relation.operator.recomputes:
             return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:

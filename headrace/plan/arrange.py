@@ -218,7 +218,7 @@ class Arrangements:
         return self._add(found.replace(lateness=lateness), "events")
 
     def check_linear(self, query: exp.Query) -> None:
-        """A query may be linear and yet have no stream key: UNION ALL of a relation with one row and one with many."""
+        """A query may be linear and yet have no stream key."""
         try:
             bound = bind_query(parse_query(print_sql(query)), self.catalog)
             stream_key(build(bound, self.catalog), self.catalog)
@@ -227,7 +227,11 @@ class Arrangements:
 
     def linear(self, bound: BoundQuery, key: Sequence[str], order: Sequence[KeyColumn] | None) -> Relation:
         """A linear query as a relation without a name: its columns, and its key behind the columns given."""
-        found = stream_key(build(bound, self.catalog), self.catalog)
+        plan = build(bound, self.catalog)
+        try:
+            found = stream_key(plan, self.catalog)
+        except Unsupported:  # UNION ALL of a relation with one row and one with many has no stream key
+            raise NotCut from None
         before = (*map(_ascending, key), *(order or ()))
         first = {each.name for each in before}
         types, hidden = output_types(found.plan, self.catalog), dict(found.hidden)

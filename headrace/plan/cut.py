@@ -126,21 +126,21 @@ def renamed(piece: Piece, names: Sequence[str]) -> Piece:
 
 
 def _without_ctes(query: exp.Expression) -> exp.Expression:
-    """The query with its CTEs in the place where they are used."""
-    clause = query.args.get("with_")
-    if clause is None:
-        for inner in [each for each in query.find_all(exp.Query) if each.args.get("with_") and each is not query]:
-            if inner.args.get("with_") is not None:
-                inner.replace(_without_ctes(inner.copy()))
-        return query
-    if clause.args.get("recursive"):
-        raise refuse("WITH RECURSIVE", clause)
-    query.set("with_", None)
-    ctes = [(each.alias, each.args["alias"].args.get("columns") or [], each.this) for each in clause.expressions]
-    known: dict[str, tuple[list, exp.Expression]] = {}
-    for name, columns, body in ctes:
-        known[name] = (columns, _without_ctes(_inlined(body.copy(), known)))
-    return _without_ctes(_inlined(query, known))
+    """The query with its CTEs in the place where they are used, those of the innermost queries first.
+
+    A name means the innermost CTE that has it, so what an outer one is put in place of must not be one of those.
+    """
+    for each in reversed([each for each in query.find_all(exp.Query) if each.args.get("with_") is not None]):
+        clause = each.args["with_"]
+        if clause.args.get("recursive"):
+            raise refuse("WITH RECURSIVE", clause)
+        each.set("with_", None)
+        known: dict[str, tuple[list, exp.Expression]] = {}
+        for cte in clause.expressions:
+            columns = cte.args["alias"].args.get("columns") or []
+            known[cte.alias] = (columns, _inlined(cte.this.copy(), known))
+        _inlined(each, known)
+    return query
 
 
 def _inlined(query: exp.Expression, known: dict[str, tuple[list, exp.Expression]]) -> exp.Expression:

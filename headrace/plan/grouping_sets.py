@@ -31,6 +31,16 @@ def has_sets(group: exp.Group) -> bool:
     return any(isinstance(each, SETS) for each in group.expressions)
 
 
+def grouped_by(group: exp.Group) -> list[exp.Expression]:
+    """What any of its sets groups by, each once."""
+    return _once([each for one in _product([_sets(each) for each in group.expressions]) for each in one])
+
+
+def is_grouping(node: exp.Expression) -> bool:
+    """Whether it is a call of grouping(), which is a value of the group as an aggregate is."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "grouping"
+
+
 def as_union(node: exp.Select) -> exp.Query | None:
     """The block as a query for each of its sets; None if there are too many of them, or only one without columns."""
     sets = _product([_sets(each) for each in node.args["group"].expressions])
@@ -80,7 +90,7 @@ def _branch(node: exp.Select, keys: list[exp.Expression], every: list[exp.Expres
     def replaced(each: exp.Expression) -> exp.Expression:
         if is_call(each):  # what stands in an aggregate is the row's own value, whatever it is grouped by
             return each
-        if isinstance(each, exp.Anonymous) and str(each.this).lower() == "grouping":
+        if is_grouping(each):
             bits = "".join("1" if argument in missing else "0" for argument in each.expressions)
             return cast_to(exp.Literal.number(int(bits, 2)), INTEGER)
         if each in missing:

@@ -29,6 +29,7 @@ from headrace.plan.pieces import (
     flat_names,
     has_query,
     merged,
+    outer_columns,
     select,
     sources_in,
     subquery,
@@ -362,7 +363,7 @@ class Joins:
         node = query.this if isinstance(query, exp.Subquery) else query
         if isinstance(condition.this.unnest(), exp.Tuple) or has_query(condition.this):
             raise NotCut
-        if any(each.table in outer and not _inside(each, node) for each in node.find_all(exp.Column)):
+        if any(each.table in outer for each in outer_columns(node)):
             raise NotCut
         found = self.arrangements.rebound(self.linear(node))
         side = self.arrangements.side(found, {})
@@ -516,8 +517,3 @@ def _shadows(condition: exp.Expression, outer: set[str]) -> bool:
     """Whether a query inside the condition gives a source a name that the block around it has, too."""
     inside = [each.alias_or_name for each in condition.find_all(exp.Table, exp.Subquery)]
     return any(name in outer for name in inside)
-
-
-def _inside(column: exp.Column, query: exp.Expression) -> bool:
-    """Whether a column belongs to a source of the query itself."""
-    return any(each.alias_or_name == column.table for each in query.find_all(exp.Table, exp.Subquery))

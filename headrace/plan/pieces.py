@@ -185,6 +185,31 @@ def columns_of(expression: exp.Expression) -> set[Name]:
     return {(each.table, each.name) for each in expression.find_all(exp.Column)}
 
 
+def outer_columns(query: exp.Expression) -> list[exp.Column]:
+    """The columns in a query that belong to no source of its own, nor of a query inside of it that they stand in.
+
+    >>> from headrace.sql.dialect import parse_query
+    >>> inner = "SELECT max(n) FROM u WHERE u.y = t.k AND u.n IN (SELECT t.x FROM t)"
+    >>> [(each.table, each.name) for each in outer_columns(parse_query(inner)) if each.table]
+    [('t', 'k')]
+    """
+    return [each for each in query.find_all(exp.Column) if not _is_inside(each, query)]
+
+
+def _is_inside(column: exp.Column, query: exp.Expression) -> bool:
+    node = column.parent
+    while node is not None:
+        if isinstance(node, exp.Select):
+            joins = [each.this for each in node.args.get("joins") or ()]
+            sources = [node.args["from_"].this, *joins] if node.args.get("from_") is not None else joins
+            if any(each.alias_or_name == column.table for each in sources):
+                return True
+        if node is query:
+            return False
+        node = node.parent
+    return False
+
+
 def substituted(expression: exp.Expression, columns: Mapping[Name, exp.Expression]) -> exp.Expression:
     """The expression with others in place of its columns."""
     copy = exp.Paren(this=expression.copy())

@@ -16,17 +16,20 @@ from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
 from headrace.plan.expand import lists_rows
+from headrace.plan.grouping_sets import grouped_by, is_grouping
 from headrace.plan.pieces import (
     aliased,
     conjunction,
     conjuncts,
     has_query,
+    outer_columns,
     outputs_of,
     select,
     sources_in,
     subquery,
     typed_column,
 )
+from headrace.plan.quotients import as_value
 from headrace.plan.unnest import Rebind, is_constant
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
@@ -105,15 +108,17 @@ def beside(node: exp.Select, rebind: Rebind) -> exp.Select:
     constants, laterals = [], []
     for each in [found for place in places for found in place.find_all(exp.Subquery)]:
         alias = f"{INTERNAL_PREFIX}b{len(constants) + len(laterals)}"
+        used: exp.Expression = typed_column(alias, "value", None)
         if is_constant(each, changed):
-            constants.append(exp.Join(this=subquery(_value(each), alias), kind="CROSS"))
+            query, used = as_value(each.this, alias, lazy=not isinstance(each.parent, exp.EQ))
+            constants.append(exp.Join(this=subquery(query, alias), kind="CROSS"))
         elif _is_one_value(each, changed):
             name = exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
             lateral = exp.Lateral(this=exp.Subquery(this=_value(each)), alias=name)
             laterals.append(exp.Join(this=lateral, side="LEFT", on=exp.Boolean(this=True)))
         else:
             continue
-        each.replace(typed_column(alias, "value", None))
+        each.replace(used)
     if not constants and not laterals:
         return node
     for join in (*constants, *laterals):  # what is looked up for each row comes last
@@ -170,12 +175,12 @@ def windows_above(node: exp.Select, rebind: Rebind) -> exp.Select | None:
     group = node.args.get("group")
     if group is not None and any(group.args.get(key) for key in ("rollup", "cube", "grouping_sets")):
         return None
-    keys = list(group.expressions) if group is not None else []
+    keys = grouped_by(group) if group is not None else []
     alias = f"{INTERNAL_PREFIX}groups"
     known: dict[str, tuple[str, exp.Expression]] = {}
 
     def above(each: exp.Expression, *, of_window: bool = False) -> exp.Expression:
-        if not of_window and (each in keys or is_call(each)):
+        if not of_window and (each in keys or is_call(each) or is_grouping(each)):
             name, _ = known.setdefault(each.sql(), (f"had_{len(known)}", each.copy()))
             return typed_column(alias, name, None)
         inside = isinstance(each, exp.Window) or (of_window and isinstance(each, (exp.Filter, exp.WithinGroup)))
@@ -199,7 +204,7 @@ def _own(query: exp.Expression) -> set[str]:
 
 def _outside(query: exp.Expression) -> set[str]:
     """The sources around a query whose columns it uses."""
-    return sources_in(query) - _own(query)
+    return {each.table for each in outer_columns(query)}
 
 
 def _bound(query: exp.Expression, rebind: Rebind) -> exp.Select:

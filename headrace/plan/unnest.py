@@ -27,12 +27,14 @@ from headrace.plan.pieces import (
     conjuncts,
     free_name,
     has_query,
+    outer_columns,
     outputs_of,
     select,
     sources_in,
     subquery,
     typed_column,
 )
+from headrace.plan.quotients import as_value
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate, own_calls
@@ -56,7 +58,9 @@ def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
     if lifted == where:
         return node
     changed.set("where", exp.Where(this=conjunction(lifted)))
-    return changed
+    bound = rebind(changed)
+    assert isinstance(bound, exp.Select)
+    return bound
 
 
 def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.In], bool]) -> exp.Select:
@@ -94,9 +98,7 @@ def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.I
 
 def _is_apart(condition: exp.In) -> bool:
     """Whether what is compared with depends on nothing, and what is compared is one value."""
-    query = condition.args["query"]
-    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}
-    apart = all(each.table in own for each in query.find_all(exp.Column))
+    apart = not outer_columns(condition.args["query"])
     return apart and not isinstance(condition.this.unnest(), exp.Tuple) and not has_query(condition.this)
 
 
@@ -105,11 +107,10 @@ def _lifted(condition: exp.Expression, prefix: str, node: exp.Select, rebind: Re
     held = exp.Paren(this=condition.copy())
     asked = [each for each in held.find_all(exp.Subquery) if is_constant(each)]
     for number, each in enumerate(asked):
-        query = each.this.copy()
-        query.set("expressions", [aliased(query.expressions[0].unalias(), "value")])
-        bound, alias = rebind(query), f"{prefix}{number}"
-        node.append("joins", exp.Join(this=subquery(bound, alias), kind="CROSS"))
-        each.replace(typed_column(alias, "value", types_of(bound)[0]))
+        # An equality is looked up by the value, which has to be there for that.
+        query, used = as_value(each.this, alias := f"{prefix}{number}", lazy=not isinstance(condition, exp.EQ))
+        node.append("joins", exp.Join(this=subquery(rebind(query), alias), kind="CROSS"))
+        each.replace(used)
     return held.this.pop() if asked else condition
 
 
@@ -125,10 +126,7 @@ def is_constant(inner: exp.Subquery, block: exp.Expression | None = None) -> boo
         if isinstance(around, (exp.Query, exp.In, exp.Exists)):
             return False  # it belongs to another block, or is not a value
         around = around.parent
-    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}
-    return has_aggregate(query.expressions[0].unalias()) and all(
-        each.table in own for each in query.find_all(exp.Column)
-    )
+    return has_aggregate(query.expressions[0].unalias()) and not outer_columns(query)
 
 
 def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
@@ -140,17 +138,26 @@ def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
     if len(set(names)) < len(names) or any(has_query(each) for each in node.expressions):
         return None
     keys = list(node.args["group"].expressions) if node.args.get("group") is not None else []
+    # What a query inside takes of the row around it must be a value of the group.
+    around = [column for part in asked for each in part.find_all(exp.Query) for column in outer_columns(each)]
+    if any(column.table in _aliases(node) and column not in keys for column in around):
+        return None
     inner, alias = node.copy(), f"{INTERNAL_PREFIX}groups"
     inner.set("order", None)
     inner.set("having", exp.Having(this=conjunction(kept)) if kept else None)
     known: dict[str, tuple[str, exp.Expression]] = {}
 
+    def shown_above(each: exp.Expression) -> exp.Column:
+        name, _ = known.setdefault(each.sql(), (free_name(f"had_{len(known)}", names), each.copy()))
+        return typed_column(alias, name, None)
+
     def above(each: exp.Expression) -> exp.Expression:
         if isinstance(each, exp.Query):
+            for column in outer_columns(each):
+                column.replace(shown_above(column))
             return each
         if each in keys or is_call(each):
-            name, _ = known.setdefault(each.sql(), (free_name(f"had_{len(known)}", names), each.copy()))
-            return typed_column(alias, name, None)
+            return shown_above(each)
         for name, value in list(each.args.items()):
             if isinstance(value, exp.Expression):
                 each.set(name, above(value))

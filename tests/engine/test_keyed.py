@@ -101,6 +101,18 @@ def test_pairs_that_never_were_fail_nobody(db):
         db.sql("UPDATE p SET k = 2")
 
 
+def test_a_value_that_cannot_be_had_fails_only_who_compares_with_it(tables):
+    """Of no rows a quotient of counts is none; but there is no group to compare with it either."""
+    query = "SELECT k, count(*) AS c FROM t GROUP BY k HAVING count(*) >= (SELECT count(*) / count(k) FROM t)"
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    tables.sql("INSERT INTO t VALUES (1, 1, 0), (2, 1, 0), (3, 2, 0), (4, NULL, 0)")
+    assert sorted(tables.sql("SELECT * FROM v").rows(), key=repr) == sorted(tables.sql(query).rows(), key=repr)
+    with pytest.raises(DataError, match='division by zero, in materialized view "v"'):
+        tables.sql("DELETE FROM t WHERE k IS NOT NULL")
+    tables.sql("DELETE FROM t")
+    assert tables.sql("SELECT * FROM v").rows() == []
+
+
 def test_a_view_that_cannot_be_made_is_not(tables):
     tables.sql("INSERT INTO t VALUES (1, 2, 2)")
     with pytest.raises(HeadraceError, match="was not created"):
@@ -397,6 +409,27 @@ def test_a_join_of_which_only_changes_are_read_is_not_stored(spark, warehouse, m
     with pytest.raises(Unsupported, match="is not stored"):
         db.sql(f"SELECT * FROM {passing[0].name}")
     db.close()
+
+
+def test_a_row_that_came_and_went_during_a_build_fails_nobody(tables, monkeypatch):
+    tables.sql("INSERT INTO t VALUES (1, 1, 2), (2, 1, 5)")
+    begun, allowed = threading.Event(), threading.Event()
+    compute = tables.engine.backfills.builds.compute
+
+    def held(state, relation, vnodes):
+        begun.set()
+        assert allowed.wait(60)
+        return compute(state, relation, vnodes)
+
+    monkeypatch.setattr(tables.engine.backfills.builds, "compute", held)
+    tables.sql("SET background_ddl = true")
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT k, sum(10 / x) AS s FROM t GROUP BY k")
+    assert begun.wait(60)
+    tables.sql("INSERT INTO t VALUES (3, 1, 0), (4, 2, 1)")
+    tables.sql("DELETE FROM t WHERE id = 3")
+    allowed.set()
+    tables.sql("WAIT v")
+    assert sorted(tables.sql("SELECT * FROM v").rows()) == [(1, 7), (2, 10)]
 
 
 def test_what_is_filled_first(tables):

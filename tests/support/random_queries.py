@@ -35,7 +35,8 @@ class Queries:
         """A query with columns c0, c1, … all of them numbers."""
         return self._one_of(
             depth, [self._joined, self._grouped, self._grouped, self._distinct, self._set_operation, self._windowed,
-                    self._asked, self._mapped, self._total, self._top, self._top_of_each],
+                    self._asked, self._asked, self._mapped, self._total, self._top, self._top_of_each, self._named,
+                    self._shares],
         )  # fmt: skip
 
     def _one_of(self, depth: int, makers: list) -> str:
@@ -110,10 +111,13 @@ class Queries:
         shown = [key for key in keys if self._chance.random() < 0.8]
         items = shown + [self._aggregate(columns) for _ in range(self._chance.randint(0 if shown else 1, 2))]
         having = f" HAVING {self._aggregate(columns)} > 1" if self._chance.random() < 0.2 else ""
-        if self._chance.random() < 0.1:
+        if self._chance.random() < 0.15:
             source_of_value, alias, names = self._source(0)
-            value = f"(SELECT {self._aggregate([f'{alias}.{name}' for name in names])} FROM {source_of_value})"
-            having = f" HAVING {self._aggregate(columns)} >= {value}"
+            theirs = [f"{alias}.{name}" for name in names]
+            value, own = self._aggregate(theirs), ""
+            if keys[0] in columns:  # of the group itself
+                value, own = f"max({self._chance.choice(theirs)})", f" WHERE {self._chance.choice(theirs)} = {keys[0]}"
+            having = f" HAVING {self._aggregate(columns)} >= (SELECT {value} FROM {source_of_value}{own})"
         where = self._where(columns)
         return f"SELECT {self._columns(items)} FROM {source}{where} GROUP BY {', '.join(keys)}{having}"
 
@@ -146,6 +150,26 @@ class Queries:
         items = [*self._numbers(columns, 2), f"{call} OVER (PARTITION BY {partition})"]
         return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
 
+    def _shares(self, depth: int) -> str:
+        """A window over aggregates."""
+        source, columns = self._joins(depth - 1)
+        one, other = self._chance.choice(columns), self._chance.choice(columns)
+        call = self._chance.choice(["count(*)", f"sum({self._chance.choice(columns)})"])
+        items = [one, call, f"sum({call}) OVER (PARTITION BY {other})"]
+        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)} GROUP BY {one}, {other}"
+
+    def _named(self, depth: int) -> str:
+        """A CTE, maybe with the name of one around it, that is read once or twice."""
+        name, inner = self._chance.choice(["c", "d"]), self.query(depth - 1) if depth > 0 else self._mapped(0)
+        names = [f"c{at}" for at in range(self._width)]
+        other, alias, more = self._source(depth - 1)
+        if self._chance.random() < 0.5:
+            other, alias, more = f"{name} AS again", "again", names
+        columns = [f"first.{each}" for each in names] + [f"{alias}.{each}" for each in more]
+        on = f"first.{self._chance.choice(names)} = {alias}.{self._chance.choice(more)}"
+        shown = self._columns(self._numbers(columns))
+        return f"WITH {name} AS ({inner}) SELECT {shown} FROM {name} AS first JOIN {other} ON {on}"
+
     def _order(self, columns: list[str]) -> str:
         """All columns, so that rows that tie are the same."""
         chosen = self._chance.sample(columns, len(columns))
@@ -176,6 +200,11 @@ class Queries:
         theirs = [f"{alias}.{name}" for name in names]
         mine, other = self._chance.choice(columns), self._chance.choice(theirs)
         also = f" AND {self._condition([self._chance.choice(columns), *theirs])}" if self._chance.random() < 0.4 else ""
+        if self._chance.random() < 0.1:  # a name that means something else inside
+            hidden = mine.split(".")[0]
+            also += f" AND {self._chance.choice(theirs)} IN (SELECT {hidden}.x FROM t AS {hidden})"
+        others = f"{self._chance.choice(columns)}, {self._chance.choice(columns)}"
+        pair = f"{other}, {self._chance.choice(theirs)}"
         asked = self._chance.choice(
             [
                 f"EXISTS (SELECT 1 FROM {inner} WHERE {other} = {mine}{also})",
@@ -185,6 +214,10 @@ class Queries:
                 f"{self._chance.choice(columns)} >= (SELECT max({self._chance.choice(theirs)}) FROM {inner}"
                 f" WHERE {other} = {mine})",
                 f"{mine} {self._chance.choice(['<', '>=', '='])} (SELECT {self._aggregate(theirs)} FROM {inner})",
+                f"{self._chance.choice(columns)} IN (SELECT {self._chance.choice(theirs)} FROM {inner}"
+                f" WHERE {other} = {mine}{also})",
+                f"({others}) IN (SELECT {pair} FROM {inner}{self._where(theirs)})",
+                f"{mine} >= (SELECT count(*) / (1 + count({other})) FROM {inner})",
             ]
         )
         return f"SELECT {self._columns(self._numbers(columns))} FROM {source} WHERE {asked}"

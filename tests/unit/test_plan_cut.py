@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
@@ -222,6 +223,48 @@ def test_what_is_the_same_is_made_once(catalog):
     query = "SELECT a.k FROM (SELECT DISTINCT k FROM t) AS a JOIN (SELECT DISTINCT k FROM t) AS b ON a.k = b.k"
     assert pieces(query, catalog)[0] == "arrangement by k, _hr_key_0 of t"
     assert sum(each.startswith("arrangement") for each in pieces(query, catalog)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "anew"),
+    [
+        ("SELECT id FROM t WHERE x > (SELECT max(n) FROM u WHERE u.y = t.k AND u.n IN (SELECT x FROM t))", True),
+        ("SELECT id, (SELECT count(*) FROM u WHERE u.y = t.k AND u.n IN (SELECT x FROM t)) AS c FROM t", True),
+        ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS o WHERE o.k = t.k AND o.x > (SELECT min(x) FROM t))", True),
+        ("SELECT id FROM t WHERE k IN (SELECT y FROM u WHERE y = t.k AND n IN (SELECT x FROM t) GROUP BY y)", True),
+        ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(n) FROM u WHERE u.y = t.k)", False),
+        ("SELECT count(*) AS c FROM t UNION SELECT n FROM u", True),
+        ("SELECT k, grouping(k) AS g, sum(count(*)) OVER (PARTITION BY k) AS w FROM t GROUP BY ROLLUP (k, s)", False),
+        ("SELECT k, sum(x) AS s FROM t GROUP BY k HAVING sum(x) > (SELECT avg(x) FROM t WHERE t.k > 1)", False),
+    ],
+)
+def test_queries_that_were_refused_once(catalog, text, anew):
+    assert any(each.startswith("recompute") for each in pieces(text, catalog)) == anew
+
+
+def test_a_cte_hides_those_of_its_name_outside(catalog):
+    def reads(text: str) -> list[str]:
+        bound = bind_query(parse_query(text), catalog)
+        _, arrangements = cut(bound, catalog, "v", bound.output)
+        return [re.search(r'"t"."(\w)" (\+ 1 )?AS', each.query or "")[1] for each in arrangements.made]
+
+    inner = "WITH c AS (SELECT k AS a FROM t) SELECT a FROM c"
+    assert reads(f"WITH c AS (SELECT x AS a FROM t) SELECT q.a FROM ({inner}) AS q JOIN c ON q.a = c.a") == ["k", "x"]
+    inner = "WITH c AS (SELECT a + 1 AS a FROM c) SELECT a FROM c"
+    assert reads(f"WITH c AS (SELECT x AS a FROM t) SELECT DISTINCT a FROM ({inner}) AS q") == ["x"]
+
+
+def test_a_quotient_is_stored_without_its_failure(catalog):
+    bound = bind_query(parse_query("SELECT id FROM t WHERE x >= (SELECT count(*) / count(y) FROM u) + 1"), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    stored = arrangements.made[-1]
+    assert [each.name for each in stored.columns] == ["value", "whole_0"] and "nullif" in stored.query
+    assert 'CASE WHEN 1 / "_hr_r"."whole_0" = 1 THEN "_hr_r"."value" END + 1' in print_sql(last.query)
+
+
+def test_types_are_not_copied():
+    kind = SqlType("array", element=BIG)
+    assert copy.deepcopy(kind) is kind and copy.deepcopy([kind]) == [kind]
 
 
 def test_a_way_that_leads_nowhere_leaves_nothing(catalog):
