@@ -15,16 +15,16 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.state.files import FOOTERS, Files, open_parquet
+from headrace.state.kept import KeptColumn, is_number, spread, stretches_of
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 
@@ -32,51 +32,28 @@ if TYPE_CHECKING:
     from headrace.state.lookup import IndexCache
 
 BLOCK_CACHE_BYTES = 512 << 20
-"""Of decoded columns and keys that the driver keeps; one relation may have three quarters of it."""
+"""Of decoded columns and keys that the driver keeps."""
+
+RELATION_SHARE = 3 / 4
+"""What one relation may have of it."""
 
 MANY_GROUPS = 8
-"""Of a file of which more than this part of the row groups is wanted all of them are decoded, once."""
+"""Of a file of which more than this part of the row groups is wanted all of them are decoded, once …"""
+
+WHOLE_ROWS = 1 << 20
+"""… if it has no more rows than this, as no epoch should wait long for what the next ones want."""
 
 _TEXT_BYTES = 32
 """What a value of no fixed width is taken for, before any was read"""
 
+_SAMPLE = 16
+"""Row groups that are read to see what a row takes"""
+
+_RELATIONS = 10_000
+"""… and relations of which that is remembered"""
+
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-@dataclass
-class _Column:
-    """Where the values of each row group are: in which of the arrays that were read, and from which row on."""
-
-    groups: int
-    arrays: list[pa.Array | pa.Scalar] = field(default_factory=list)
-    """A scalar where all values are the same: most rows of a table are of one epoch."""
-
-    def __post_init__(self) -> None:
-        self.array = np.full(self.groups, -1, dtype=np.int32)
-        self.first = np.zeros(self.groups, dtype=np.int64)
-
-    def put(self, groups: np.ndarray, firsts: np.ndarray, values: pa.Array) -> None:
-        # Last where they are: another thread may look.
-        self.arrays.append(values)
-        self.first[groups] = firsts
-        self.array[groups] = len(self.arrays) - 1
-
-    def take(self, groups: np.ndarray, rows: np.ndarray) -> pa.Array:
-        """Values by the row group and the row in it."""
-        places, which = self.first[groups] + rows, self.array[groups]
-        numbers = np.unique(which)
-        if len(numbers) == 1:
-            return self._values(numbers[0], places)
-        order = np.argsort(which, kind="stable")
-        parts = [self._values(number, places[which == number]) for number in numbers]
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(pa.array(back))
-
-    def _values(self, number: int, places: np.ndarray) -> pa.Array:
-        held = self.arrays[number]
-        return pa.repeat(held, len(places)) if isinstance(held, pa.Scalar) else held.take(pa.array(places))
 
 
 class Blocks:
@@ -91,60 +68,66 @@ class Blocks:
         )
         # Memory that was not written to is not there yet: it costs what is loaded.
         self._keys = np.empty(file.rows, dtype=f"S{width}")
-        self._columns: dict[str, _Column] = {}
+        self._keyed = np.zeros(len(self.sizes), dtype=np.bool_)
+        self._columns: dict[str, KeptColumn] = {}
         self._absent: set[str] = set()
         self._lock = Lock()
         self.bytes = 0
+
+    def widths(self) -> dict[str, float]:
+        """Bytes of a row in each column of which something is loaded."""
+        rows = {name: int(self.sizes[column.there].sum()) for name, column in list(self._columns.items())}
+        return {name: self._columns[name].bytes / count for name, count in rows.items() if count}
 
     def groups_of(self, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row groups, first and after the last, that may hold keys of each range."""
         first = np.searchsorted(self._highs, lows, "left")
         return first, np.maximum(first, np.searchsorted(self._lows, highs, "right"))
 
-    def load(self, files: Files, groups: np.ndarray, names: Sequence[str]) -> None:
-        """Decodes what is not there of some columns of row groups; the key's are always there."""
+    def load(self, files: Files, groups: np.ndarray, names: Iterable[str]) -> None:
+        """Decodes what is not there of the keys and some columns of row groups."""
         with self._lock:
             if not self.missing(groups, names):
                 return
-            if len(groups) > len(self.sizes) // MANY_GROUPS:  # the next lookups want the others
-                groups = np.arange(len(self.sizes))
+            if len(groups) > len(self.sizes) // MANY_GROUPS and self.file.rows <= WHOLE_ROWS:
+                groups = np.arange(len(self.sizes))  # the next lookups want the others
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
                 for packed, wanted in missing.items():
                     self._read(parquet, np.frombuffer(packed, dtype=groups.dtype), wanted)
+            keys = int(self.sizes[self._keyed].sum()) * self._keys.itemsize
+            self.bytes = keys + sum(column.bytes for column in self._columns.values())
 
-    def missing(self, groups: np.ndarray, names: Sequence[str]) -> dict[bytes, list[str]]:
-        """Columns by the row groups in which they are missing."""
+    def missing(self, groups: np.ndarray, names: Iterable[str]) -> dict[bytes, list[str]]:
+        """Columns by the row groups in which they are missing; the key's stand for the keys."""
         found: dict[bytes, list[str]] = {}
         for name in dict.fromkeys((*self._layout.key_names, *names)):
             if name not in self._absent:
-                column = self._columns.setdefault(name, _Column(len(self.sizes)))
-                absent = groups[column.array[groups] < 0]
+                absent = groups[~self._there(name)[groups]]
                 if len(absent):
                     found.setdefault(absent.tobytes(), []).append(name)
         return found
 
+    def _there(self, name: str) -> np.ndarray:
+        if name in self._layout.key_names and name not in self._layout.codec.lossy:
+            return self._keyed
+        return self._columns.setdefault(name, KeptColumn(self._starts)).there
+
     def _read(self, parquet: pq.ParquetFile, groups: np.ndarray, names: list[str]) -> None:
-        with_keys = self._layout.key_names[0] in names
-        asked = [*names, VNODE] if with_keys else names
+        with_keys = any(name in self._layout.key_names for name in names)
+        asked = [*dict.fromkeys((*names, *self._layout.key_names)), VNODE] if with_keys else names
         table = parquet.read_row_groups(groups.tolist(), columns=asked, use_threads=False)
-        ends = np.cumsum(self.sizes[groups])
-        firsts = ends - self.sizes[groups]
+        stretches = stretches_of(groups, self._starts)
         if with_keys:
-            keys = self._encoded(table)
-            for group, first, end in zip(groups.tolist(), firsts.tolist(), ends.tolist(), strict=True):
-                self._keys[self._starts[group] : self._starts[group + 1]] = keys[first:end]
-            self.bytes += keys.nbytes
+            spread(self._keys, stretches, self._encoded(table))
         for name in names:
-            if name not in table.column_names:  # it came later, or is one that files may leave out
-                self._absent.add(name)
-                continue
-            values = pa.concat_arrays(table[name].chunks)
-            if name == EPOCH and len(once := pc.unique(values)) == 1:
-                self._columns[name].put(groups, firsts, once[0])
-                continue
-            self._columns[name].put(groups, firsts, values)
-            self.bytes += values.nbytes
+            if name in self._columns:
+                if name in table.column_names:
+                    self._columns[name].put(groups, stretches, pa.concat_arrays(table[name].chunks))
+                else:  # it came later, or is one that files may leave out
+                    self._absent.add(name)
+        if with_keys:
+            self._keyed[groups] = True
 
     def _encoded(self, table: pa.Table) -> np.ndarray:
         keys = self._layout.completed(table, [*self._layout.key_names, VNODE])
@@ -153,7 +136,7 @@ class Blocks:
 
     def rows_in(self, lows: np.ndarray, highs: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Which rows have keys in these ranges, each of which is in some of the row groups, all of them loaded."""
-        if (self._columns[self._layout.key_names[0]].array >= 0).all():
+        if self._keyed.all():
             begin, end = np.searchsorted(self._keys, lows, "left"), np.searchsorted(self._keys, highs, "right")
         else:  # what is not loaded is not in order
             begin = _bisect(self._keys, lows, self._starts[first], self._starts[first + 1], right=False)
@@ -162,11 +145,14 @@ class Blocks:
         return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
     def take(self, rows: np.ndarray, names: Iterable[str]) -> tuple[np.ndarray, dict[str, pa.Array]]:
-        """The keys of rows, and some columns."""
-        groups = np.searchsorted(self._starts, rows, "right") - 1
-        within = rows - self._starts[groups]
-        held = [name for name in names if name not in self._absent]
-        return self._keys[rows], {name: self._columns[name].take(groups, within) for name in held}
+        """The keys of rows, and their columns and some others."""
+        groups, keys = np.searchsorted(self._starts, rows, "right") - 1, self._keys[rows]
+        columns = self._layout.codec.columns(keys.view(np.uint8).reshape(len(keys), -1))
+        with self._lock:
+            for name in (*self._layout.codec.lossy, *names):
+                if name not in self._absent and name not in columns:
+                    columns[name] = self._columns[name].take(groups, rows)
+        return keys, columns
 
 
 class BlockCache:
@@ -176,19 +162,46 @@ class BlockCache:
         self._limit = limit
         self._lock = Lock()
         self._held: OrderedDict[tuple[str, str], Blocks] = OrderedDict()
+        self._widths: OrderedDict[tuple[str, int], dict[str, float]] = OrderedDict()
+        """Bytes of a row in columns of relations, as far as they are known"""
 
     @property
     def bytes(self) -> int:
         return sum(blocks.bytes for blocks in self._held.values())
 
-    def fits(self, layout: Layout, files: Iterable[RunFile], names: Iterable[str]) -> bool:
+    def fits(
+        self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Iterable[str], indexes: IndexCache
+    ) -> bool:
         """Whether a relation may be kept here, with some of its columns."""
         if layout.codec.width is None:
             return False
+        lossy, schema = layout.codec.lossy, layout.row_schema
+        columns = [name for name in layout.names if name in lossy or (name in names and name not in layout.key_names)]
         # Internal columns take next to nothing: most rows of a relation are of one epoch.
-        schema, columns = layout.row_schema, {*layout.key_names, *names}.intersection(layout.names)
-        each = layout.codec.width + sum(_bytes_of(schema.field(name).type) for name in columns)
-        return each * sum(file.rows for file in files) <= self._limit * 3 // 4
+        rows, room = sum(file.rows for file in stored), self._limit * RELATION_SHARE
+        if rows * (layout.codec.width + sum(_most_bytes(schema.field(name).type) for name in columns)) <= room:
+            return True
+        if rows * layout.codec.width > room:
+            return False
+        widths = self._measured(files, layout, stored, columns, indexes)
+        return rows * (layout.codec.width + sum(widths.get(name, 0) for name in columns)) <= room
+
+    def _measured(
+        self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Sequence[str], indexes: IndexCache
+    ) -> dict[str, float]:
+        """What a row takes of each column: as it is kept already, or else in some row groups of the largest file."""
+        with self._lock:
+            known = self._widths.setdefault((files.root, layout.relation_id), {})
+            self._widths.move_to_end((files.root, layout.relation_id))
+            while len(self._widths) > _RELATIONS:
+                self._widths.popitem(last=False)
+        if any(name not in known for name in names):
+            file = max(stored, key=lambda file: file.rows)
+            sample = Blocks(file, indexes.get(file), layout)
+            groups = np.unique(np.linspace(0, len(sample.sizes) - 1, _SAMPLE).astype(np.int64))
+            sample.load(files, groups, names)
+            known.update({name: 0.0 for name in names} | sample.widths())
+        return known
 
     def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks:
         name = (files.root, file.path)
@@ -273,7 +286,7 @@ def _rows_of(todo: _Todo, layout: Layout, lows: np.ndarray, highs: np.ndarray) -
     rows = todo.blocks.rows_in(lows[todo.ranges], highs[todo.ranges], todo.first, todo.last)
     if len(rows) == 0:
         return np.empty(0, dtype=lows.dtype), layout.stored_schema.empty_table()
-    keys, columns = todo.blocks.take(rows, dict.fromkeys((*layout.key_names, *todo.names)))
+    keys, columns = todo.blocks.take(rows, todo.names)
     return keys, layout.stored(_with_vnodes(keys, pa.table(columns)))
 
 
@@ -333,7 +346,10 @@ def _bisect(keys: np.ndarray, wanted: np.ndarray, low: np.ndarray, high: np.ndar
     return low
 
 
-def _bytes_of(kind: pa.DataType) -> int:
+def _most_bytes(kind: pa.DataType) -> int:
+    """Of a value, unless it is a long text."""
+    if is_number(kind):
+        return 8
     try:
         return max(1, kind.bit_width // 8)
     except ValueError:  # a text, or something nested

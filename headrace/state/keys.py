@@ -33,6 +33,8 @@ from headrace.catalog import KeyColumn, Relation
 from headrace.errors import CorruptWarehouse, DataError, Unsupported
 from headrace.state.physical import (
     INTEGER_WIDTHS,
+    array_of_ints,
+    array_of_words,
     decimal_words,
     float_array,
     from_int,
@@ -94,6 +96,20 @@ class KeyCodec:
         """The keys with their vnodes as rows of bytes, where all have the same width."""
         parts = [codec.matrix(plain(codec.kind, table.column(codec.name))) for codec in self._columns]
         return np.concatenate([_vnode_bytes(vnodes), *parts], axis=1)
+
+    def columns(self, matrix: np.ndarray) -> dict[str, pa.Array]:
+        """The values of such rows of bytes; but of floats, because a key has one zero and one NaN."""
+        found, at = {}, _VNODE.size
+        for codec in self._columns:
+            if isinstance(codec, _Integer):
+                found[codec.name] = codec.array(matrix[:, at : at + 1 + codec.width])
+            at += 1 + codec.width
+        return found
+
+    @property
+    def lossy(self) -> list[str]:
+        """The columns of a key of one width that :meth:`columns` does not say."""
+        return [codec.name for codec in self._columns if not isinstance(codec, _Integer)]
 
     def decode(self, data: bytes) -> tuple:
         return self._decode(data, 0)
@@ -211,11 +227,23 @@ class _Integer(_Fixed):
             big = little[:, ::-1].copy()
             big[:, 0] ^= 0x80
             return big
-        numbers = int_array(self.kind, array) + (self.offset if self.width < 8 else 0)
+        numbers = int_array(array) + (self.offset if self.width < 8 else 0)
         big = numbers.astype(f">u{self.width}").view(np.uint8).reshape(-1, self.width)
         if self.width == 8:
             big[:, 0] ^= 0x80
         return big
+
+    def array(self, matrix: np.ndarray) -> pa.Array:
+        """The values of tags and bodies."""
+        valid, bodies = matrix[:, 0] == self.present[0], matrix[:, 1:].copy()
+        if self.descending:
+            bodies = ~bodies
+        bodies[:, 0] ^= 0x80
+        if self.width == 16:
+            words = np.ascontiguousarray(bodies[:, ::-1]).view("<i8").reshape(-1, 2)
+            return array_of_words(self.kind.arrow, words, valid)
+        numbers = np.ascontiguousarray(bodies).view(f">i{self.width}").ravel().astype(np.int64)
+        return array_of_ints(self.kind.arrow, numbers, None if valid.all() else valid)
 
 
 class _Float(_Fixed):

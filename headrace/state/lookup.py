@@ -255,7 +255,7 @@ def lookup(
     """
     stored = [file for run in runs for file in run.files]
     body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
-    if _kept(spark, body, stored):
+    if _kept(spark, body, stored, indexes):
         names = [name for name in body.names if name != VNODE]
         found = find(files, layout, stored, layout.codec.matrix(keys, vnodes=keys[VNODE].to_numpy()), names, indexes)
         assert found is not None
@@ -329,7 +329,7 @@ def starting_with(
     stored = [file for run in runs for file in run.files]
     asked = None if columns is None else tuple(sorted(columns))
     body = ReadProbes(files=files, layout=layout, whole_keys=False, columns=asked)
-    if _kept(spark, body, stored):
+    if _kept(spark, body, stored, indexes):
         read = [name for name in body.names if name != VNODE]
         return find(files, layout, stored, codec.matrix(keys, vnodes=vnodes), read, indexes, most=most)
     prefixes = codec.encode_table(keys, names, vnodes=vnodes)
@@ -381,9 +381,9 @@ def _here(spark: SparkSession, files: Files) -> bool:
     return isinstance(files, LocalFiles) and in_one_process(spark.sparkContext.master)
 
 
-def _kept(spark: SparkSession, body: ReadProbes, stored: Sequence[RunFile]) -> bool:
+def _kept(spark: SparkSession, body: ReadProbes, stored: Sequence[RunFile], indexes: IndexCache) -> bool:
     """Whether what is read is kept for the next lookup (:mod:`headrace.state.blocks`)."""
-    return _here(spark, body.files) and BLOCKS.fits(body.layout, stored, body.names)
+    return _here(spark, body.files) and BLOCKS.fits(body.files, body.layout, stored, body.names, indexes)
 
 
 def _balance(todo: list[Probe], parallelism: int) -> list[list[Probe]]:

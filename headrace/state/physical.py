@@ -105,19 +105,38 @@ def plain(kind: SqlType, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array if array.type == kind.arrow else array.cast(kind.arrow)
 
 
-def int_array(kind: SqlType, array: pa.Array) -> np.ndarray:
-    """The stored integers of a :func:`plain` array as int64, NULLs as 0. numeric only up to 18 digits."""
-    if kind.name == "numeric":
+def int_array(array: pa.Array) -> np.ndarray:
+    """The stored integers of an array as int64, NULLs as 0. Decimals only up to 18 digits."""
+    kind = array.type
+    if pa.types.is_decimal(kind):
         return decimal_words(array)[:, 0].copy()
-    if kind.name in ("boolean", "smallint"):
+    if pa.types.is_boolean(kind):
         array = array.cast(pa.int32())
-    elif kind.name == "date":
-        array = array.view(pa.int32())
-    elif kind.name in ("timestamp", "timestamptz", "interval"):
-        array = array.view(pa.int64())
+    elif not pa.types.is_integer(kind):
+        array = array.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
     if array.null_count:
         array = array.fill_null(0)
     return array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def array_of_ints(kind: pa.DataType, numbers: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
+    """The values again, of int64; where it is not valid, it is NULL.
+
+    >>> array_of_ints(pa.decimal128(5, 2), np.array([-150, 7]), np.array([True, False])).to_pylist()
+    [Decimal('-1.50'), None]
+    """
+    if pa.types.is_decimal(kind):
+        return array_of_words(kind, np.stack([numbers, numbers >> 63], axis=1), valid)
+    array = pa.array(numbers, pa.int64(), mask=None if valid is None else ~valid)
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return array.cast(kind)
+    return array.cast(pa.int32()).view(kind) if pa.types.is_date32(kind) else array.view(kind)
+
+
+def array_of_words(kind: pa.DataType, words: np.ndarray, valid: np.ndarray | None = None) -> pa.Array:
+    """What :func:`decimal_words` has taken apart."""
+    mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(kind, len(words), [mask, pa.py_buffer(np.ascontiguousarray(words, dtype="<i8"))])
 
 
 def decimal_words(array: pa.Array) -> np.ndarray:

@@ -89,10 +89,10 @@ def _big_integer(number: int) -> bytes:
 def _hash_column(kind: SqlType, array: pa.Array, seeds: np.ndarray) -> np.ndarray:
     name = kind.name
     if name in INTEGER_WIDTHS:
-        numbers = int_array(kind, array).view(np.uint64)
+        numbers = int_array(array).view(np.uint64)
         return _hash_longs(numbers, seeds) if INTEGER_WIDTHS[name] == 8 else _hash_ints(numbers, seeds)
     if name == "numeric" and precision_of(kind) <= 18:
-        return _hash_longs(int_array(kind, array).view(np.uint64), seeds)
+        return _hash_longs(int_array(array).view(np.uint64), seeds)
     if name == "real":
         return _hash_ints(float_array(kind, array).view(np.uint32).astype(np.uint64), seeds)
     if name == "double precision":

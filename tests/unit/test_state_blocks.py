@@ -128,7 +128,9 @@ def _texts(rows: pa.Table) -> list[str]:
 def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed):
     monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
     chance = random.Random(seed)
-    monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])  # never all of a file, or soon
+    # Never all of a file, or soon.
+    monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])
+    monkeypatch.setattr(blocks, "WHOLE_ROWS", (1 << 20, 20)[seed % 3 == 1])
     stored = Stored(tmp_path, _layout(key))
     _fill(stored, key, chance)
     layout = stored.layout
@@ -174,11 +176,30 @@ def test_what_is_kept_is_bounded(tmp_path, monkeypatch):
         assert (limit == 0) == (blocks.BLOCKS.bytes == 0)
 
 
-def test_who_may_be_kept():
+def test_who_may_be_kept(tmp_path):
     layout, cache = _layout(KEYS[0]), blocks.BlockCache(5_000)
+    storage = LocalStorage(tmp_path)
+    indexes = IndexCache(storage)
     file = RunFile(path="f", rows=50, bytes=1, low=b"", high=b"", groups=1)
-    assert cache.fits(layout, [file], ["price"])
-    assert not cache.fits(layout, [file, file], ["price", "note"])
+    assert cache.fits(storage.files, layout, [file], ["price"], indexes)
+    assert not cache.fits(storage.files, layout, [file] * 5, ["price", "note"], indexes)
     text = KeyColumn(name="note")
     of_texts = Layout(relation_id=7, columns=layout.columns, pk=(text,), distribution=("note",))
-    assert not cache.fits(of_texts, [file], [])
+    assert not cache.fits(storage.files, of_texts, [file], [], indexes)
+
+
+@pytest.mark.parametrize(("texts", "kept"), [(2, True), (400, False)])
+def test_what_might_fit_is_measured(tmp_path, texts, kept):
+    key = [("a", SqlType("bigint"), KeyColumn(name="a"))]
+    layout = _layout(key)
+    stored = Stored(tmp_path, layout)
+    columns = [
+        pa.array(range(400), pa.int64()),
+        pa.array([f"something that has {at % texts:16}" for at in range(400)]),
+        pa.array([Decimal(1)] * 400, pa.decimal128(10, 2)),
+    ]
+    stored.write(pa.table(columns, names=layout.names), [1] * 400, 1)
+    cache = blocks.BlockCache(400 * 22)
+    for _ in range(2):
+        assert cache.fits(stored.storage.files, layout, stored.files, ["note", "price"], stored.indexes) == kept
+    assert cache.bytes == 0

@@ -111,6 +111,21 @@ def test_sorting_bytes_sorts_values(case):
     assert sorted(codec.encode([item]) for item in items) == [codec.encode([item]) for item in ordered]
 
 
+@given(shapes_with_rows(5))
+def test_columns_are_read_back_from_rows_of_bytes(case):
+    shape, rows = case
+    codec = KeyCodec(shape)
+    if codec.width is None:
+        return
+    columns = zip(*rows, strict=True)
+    table = pa.table({key.name: pa.array(each, kind.arrow) for (kind, key), each in zip(shape, columns, strict=True)})
+    found = codec.columns(codec.matrix(table, vnodes=range(5)))
+    assert {*found, *codec.lossy} == {*codec.names}
+    for name, array in found.items():
+        assert array.equals(table[name].combine_chunks())
+        assert name not in codec.lossy
+
+
 def test_a_key_prefix_is_a_prefix_of_the_bytes():
     codec = KeyCodec([(SqlType("varchar"), KeyColumn(name="a")), (INT, KeyColumn(name="b"))])
     assert codec.encode(["x", 1]).startswith(codec.encode(["x"]))
