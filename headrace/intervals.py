@@ -67,10 +67,10 @@ class Interval(NamedTuple):
 
 # --- text to interval -------------------------------------------------------------------------------------------
 
-_MICROS = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000}
-_DAYS = {"day": 1, "week": 7}
-_MONTHS = {"month": 1, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
-_ALIASES = {
+MICROS = {"microsecond": 1, "millisecond": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000}
+DAYS = {"day": 1, "week": 7}
+MONTHS = {"month": 1, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
+ALIASES = {
     "us": "microsecond", "usec": "microsecond", "usecond": "microsecond", "ms": "millisecond", "msec": "millisecond",
     "msecond": "millisecond", "s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour",
     "hr": "hour", "d": "day", "w": "week", "mon": "month", "y": "year", "yr": "year", "dec": "decade",
@@ -146,8 +146,8 @@ def _iso_parts(rest: str, text: str) -> _Parts:
 
 def _unit(name: str, text: str) -> str:
     for candidate in (name, name.removesuffix("s")):
-        unit = _ALIASES.get(candidate, candidate)
-        if unit in _MICROS or unit in _DAYS or unit in _MONTHS:
+        unit = ALIASES.get(candidate, candidate)
+        if unit in MICROS or unit in DAYS or unit in MONTHS:
             return unit
     raise _invalid(text)
 
@@ -158,19 +158,19 @@ def _total(parts: _Parts) -> Interval:
     for amount, unit in parts:
         whole = int(amount)
         fraction = amount - whole
-        if unit in _MICROS:
-            micros += whole * _MICROS[unit] + _rounded(fraction * _MICROS[unit])
+        if unit in MICROS:
+            micros += whole * MICROS[unit] + _rounded(fraction * MICROS[unit])
             continue
-        if unit in _MONTHS and unit != "month":
-            months += whole * _MONTHS[unit]
-            months += int((fraction * _MONTHS[unit]).to_integral_value(ROUND_HALF_EVEN))
+        if unit in MONTHS and unit != "month":
+            months += whole * MONTHS[unit]
+            months += int((fraction * MONTHS[unit]).to_integral_value(ROUND_HALF_EVEN))
             continue
         if unit == "month":
             months += whole
             rest = fraction * 30
         else:
-            days += whole * _DAYS[unit]
-            rest = fraction * _DAYS[unit]
+            days += whole * DAYS[unit]
+            rest = fraction * DAYS[unit]
         days += int(rest.to_integral_value(ROUND_DOWN))
         micros += _rounded((rest - int(rest)) * DAY)
     return Interval(months, days, micros)

@@ -16,6 +16,7 @@ from headrace.errors import TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
 from headrace.sql import intervals
 from headrace.sql.composites import array_items
+from headrace.sql.interval_texts import interval_of_text
 from headrace.sql.literals import (
     FALSE_WORDS,
     NOT_CONSTANT,
@@ -327,9 +328,7 @@ def _moment_of_text(sql: str, target: SqlType) -> str:
 
 
 def _to_interval(value: Typed, target: SqlType) -> str | None:
-    if is_text(value.type):
-        raise Unsupported("a cast from text to interval is only supported for constants")
-    return None
+    return interval_of_text(value.sql) if is_text(value.type) else None
 
 
 def _to_jsonb(value: Typed, target: SqlType) -> str | None:
