@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EnvironmentProblem, HeadraceError
+from headrace.intervals import parse_interval
 from headrace.serving.wire.oids import typed
 from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import SqlType
@@ -114,6 +115,8 @@ def _value(data: bytes | None, kind: SqlType) -> Any:
     text = data.decode()
     if kind.name == "numeric":
         return Decimal(text)
+    if kind.name == "interval":
+        return parse_interval(text)
     # What only Spark would put into its normal form, such as JSON with fractions, stays as the server wrote it.
     return text if (value := from_text(text, kind)) is NOT_CONSTANT else value
 

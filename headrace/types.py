@@ -4,7 +4,7 @@ The physical choices that a user can notice:
 
 * ``numeric`` without precision is ``numeric(38,10)``: Spark's decimals have a fixed scale.
 * ``timestamptz`` is Spark's TIMESTAMP (an instant), ``timestamp`` its TIMESTAMP_NTZ (a wall clock).
-* ``interval`` is INTERVAL DAY TO SECOND: months have no fixed length, so a column cannot hold them.
+* ``interval`` is a struct of its length, by which it is compared, its months and its days (:mod:`headrace.intervals`).
 * ``jsonb`` is text in a normal form (sorted keys, no blanks), because Spark's VARIANT can be neither compared nor
   grouped; the logical type stays ``jsonb``.
 
@@ -37,7 +37,7 @@ _SPARK = {
     "date": "DATE",
     "timestamp": "TIMESTAMP_NTZ",
     "timestamptz": "TIMESTAMP",
-    "interval": "INTERVAL DAY TO SECOND",
+    "interval": "STRUCT<length: BIGINT, months: INT, days: INT>",
     "jsonb": "STRING",
 }
 
@@ -53,7 +53,7 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", tz="UTC"),
-    "interval": pa.duration("us"),
+    "interval": pa.struct([("length", pa.int64()), ("months", pa.int32()), ("days", pa.int32())]),
     "jsonb": pa.string(),
 }
 
@@ -205,6 +205,9 @@ def quote_sql(name: str) -> str:
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
+_INTERVAL_FIELDS = (("length", SqlType("bigint")), ("months", SqlType("integer")), ("days", SqlType("integer")))
+
+
 def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
     """A type of ``DataFrame.schema.jsonValue()``; the column's metadata may name a logical type such as jsonb."""
     if metadata and metadata.get("headrace_type"):
@@ -215,7 +218,8 @@ def from_spark_json(data: Any, metadata: dict | None = None) -> SqlType:
         if data["type"] == "map":
             return map_of(from_spark_json(data["keyType"]), from_spark_json(data["valueType"]))
         if data["type"] == "struct":
-            return SqlType("struct", fields=tuple((f["name"], from_spark_json(f["type"])) for f in data["fields"]))
+            fields = tuple((f["name"], from_spark_json(f["type"])) for f in data["fields"])
+            return SqlType("interval") if fields == _INTERVAL_FIELDS else SqlType("struct", fields=fields)
         raise Unsupported(f"type {data['type']} is not supported", hint="cast it to another type")
     if match := re.fullmatch(r"decimal\((\d+),\s*(-?\d+)\)", data):
         return SqlType("numeric", precision=int(match[1]), scale=int(match[2]), free=int(match[1]) == DEFAULT_PRECISION)

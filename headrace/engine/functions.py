@@ -67,7 +67,7 @@ class SparkFunctions:
             return None
         columns = {f"c{number}": each for number, each in enumerate(arguments) if each.sql is None}
         calls = [f"c{number}" if each.sql is None else each.sql for number, each in enumerate(arguments)]
-        nulls = ", ".join(f"CAST(NULL AS {each.type.spark if each.type else 'STRING'})" for each in columns.values())
+        nulls = ", ".join(f"CAST(NULL AS {each.spark})" for each in columns.values())
         source = f" FROM VALUES ({nulls}) AS v({', '.join(columns)})" if columns else ""
         try:
             frame = self._spark.sql(f"SELECT {name}({', '.join(calls)}){source}")

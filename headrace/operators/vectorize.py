@@ -32,7 +32,7 @@ from headrace.types import SqlType
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "date", "timestamp",
-            "timestamptz", "interval")  # fmt: skip
+            "timestamptz")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
 QUOTIENT = SqlType("numeric", precision=38, scale=18)
@@ -92,7 +92,7 @@ def _projected(name: str, expression: exp.Expression, stored: SqlType | None) ->
 def _kind(node: exp.Expression) -> SqlType | None:
     try:
         return Expressions(qualified=False).value(node).type
-    except HeadraceError as error:  # a part that is no value by itself, such as an interval of months
+    except HeadraceError as error:  # a part that is no value by itself
         raise NotVectorized(str(error)) from error
 
 

@@ -39,10 +39,11 @@ from headrace.plan.pieces import (
 from headrace.plan.temporal import refuse_if_rows_may_change
 from headrace.sql.dialect import parse_expression
 from headrace.sql.grouping import has_aggregate
+from headrace.sql.lengths import length
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import type_of
 from headrace.sql.tree import is_as_of_now
-from headrace.sql.typed import INTEGER, TEXT, common_type
+from headrace.sql.typed import INTEGER, INTERVAL, TEXT, common_type
 
 LEFT, RIGHT = f"{INTERNAL_PREFIX}l", f"{INTERNAL_PREFIX}r"
 HERE = f"{INTERNAL_PREFIX}here"
@@ -469,6 +470,8 @@ def equalities(
 def alike(one: exp.Expression, other: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
     """Two sides of an equality as the type that they are compared as."""
     kinds = [type_of(one) or TEXT, type_of(other) or TEXT]
+    if kinds[0] == kinds[1] == INTERVAL:
+        return length(one), length(other)
     if kinds[0] == kinds[1]:
         return one, other
     try:

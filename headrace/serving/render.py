@@ -19,7 +19,6 @@ looks the same everywhere. NULL has no text; it is None, and the caller decides 
 Where Headrace's types differ from PostgreSQL's, so does the text:
 
 * An unconstrained ``numeric`` does not remember how many zeros were written after the point; none are printed.
-* An ``interval`` is a number of microseconds, so that 26 hours are ``1 day 02:00:00``.
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import DataError
+from headrace.intervals import Interval
 from headrace.types import SqlType
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
@@ -45,13 +45,41 @@ _NEEDS_QUOTES_IN_STRUCT = re.compile(r'[(),"\\ \t\n\r\v\f]')
 def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
     """The values column by column. Python's dates end with the year 9999; Spark's do not."""
     try:
-        return [column.to_pylist() for column in rows.columns]
+        return [_python_values(column) for column in rows.columns]
     except (OverflowError, ValueError):
         raise DataError(
             "a date or time outside of the years 1 to 9999 cannot be returned",
             hint="cast it to text, or keep it out with a WHERE",
             sqlstate="22008",
         ) from None
+
+
+def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    values, convert = column.to_pylist(), _converter(column.type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What makes intervals of their structs in a value; None where there are none."""
+    if pa.types.is_list(kind):
+        inner = _converter(kind.value_type)
+        return inner and (lambda values: [None if each is None else inner(each) for each in values])
+    if pa.types.is_map(kind):
+        of_key, of_item = (_converter(each) or (lambda value: value) for each in (kind.key_type, kind.item_type))
+        return lambda pairs: [(of_key(key), None if item is None else of_item(item)) for key, item in pairs]
+    if not pa.types.is_struct(kind):
+        return None
+    if tuple((field.name, field.type) for field in kind) == _STORED_INTERVAL:
+        return Interval.of
+    found = {field.name: inner for field in kind if (inner := _converter(field.type)) is not None}
+    if not found:
+        return None
+    return lambda value: {
+        name: found[name](each) if each is not None and name in found else each for name, each in value.items()
+    }
+
+
+_STORED_INTERVAL = tuple((field.name, field.type) for field in SqlType("interval").arrow)
 
 
 def render(value: Any, kind: SqlType) -> str | None:
@@ -137,18 +165,8 @@ def _timestamptz(value: datetime) -> str:
     return _timestamp(value) + "+00"
 
 
-def _interval(value: timedelta) -> str:
-    micros = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
-    days, rest = divmod(abs(micros), 86_400_000_000)
-    seconds, fraction = divmod(rest, 1_000_000)
-    parts = []
-    minus = "-" if micros < 0 else ""
-    if days:
-        parts.append(f"{minus}{days} day{'' if days == 1 and not minus else 's'}")
-    if rest or not days:
-        clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-        parts.append(minus + clock + (f".{fraction:06d}".rstrip("0") if fraction else ""))
-    return " ".join(parts)
+def _interval(value: Interval | Mapping[str, int]) -> str:
+    return str(Interval.of(value) if isinstance(value, Mapping) else value)
 
 
 def _jsonb(value: str) -> str:

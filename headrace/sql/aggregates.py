@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from headrace.errors import Unsupported
+from headrace.sql import intervals
 from headrace.sql.casts import cast
 from headrace.sql.jsonb import json_text, normal_json
 from headrace.sql.signatures import no_function
@@ -69,9 +70,14 @@ class Aggregate:
     type: SqlType
     wrap: str = "{}"
     """What to do with its result."""
+    others: tuple[str, ...] = ()
+    """More calls, whose results are {1}, {2}, … there."""
 
     def finish(self, clauses: str = "") -> Typed:
-        return Typed(self.wrap.replace("{}", self.call + clauses), loosened(self.type))
+        sql = self.wrap.replace("{}", self.call + clauses)
+        for number, call in enumerate(self.others, 1):
+            sql = sql.replace(f"{{{number}}}", call + clauses)
+        return Typed(sql, loosened(self.type))
 
 
 _ORDERED = frozenset(
@@ -100,15 +106,17 @@ def _one(name: str, call: AggregateCall) -> Typed:
 def _count(name: str, call: AggregateCall) -> Aggregate:
     if call.star:
         return Aggregate(call="count(*)", type=BIGINT)
-    return Aggregate(call=f"count({_distinct(call)}{_one(name, call).sql})", type=BIGINT)
+    return Aggregate(call=f"count({_distinct(call)}{intervals.comparable(_one(name, call)).sql})", type=BIGINT)
 
 
 def _sum(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
     if value.type == BIGINT:  # PostgreSQL's sum of bigints cannot overflow
         value = cast(value, NUMERIC)
+    if value.type == INTERVAL:
+        return _intervals(name, call, value)
     call_text = f"sum({_distinct(call)}{value.sql})"
-    if value.type == INTERVAL or value.type == DOUBLE:
+    if value.type == DOUBLE:
         return Aggregate(call=call_text, type=value.type)
     if value.type == REAL:
         return Aggregate(call=call_text, type=REAL, wrap="CAST({} AS FLOAT)")
@@ -123,13 +131,26 @@ def _sum(name: str, call: AggregateCall) -> Aggregate:
 def _avg(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
     if value.type == INTERVAL:
-        return Aggregate(call=f"avg({_distinct(call)}{value.sql})", type=INTERVAL)
+        return _intervals(name, call, value)
     if is_float(value.type):
         return Aggregate(call=f"avg({_distinct(call)}{value.sql})", type=DOUBLE)
     if not is_number(value.type):
         raise no_function(name, call.args)
     # Spark averages integers as doubles; with this scale an average has 20 decimals.
     return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=numeric(38, 20, free=True))
+
+
+def _intervals(name: str, call: AggregateCall, value: Typed) -> Aggregate:
+    """A sum or an average, part by part."""
+    if call.distinct:
+        raise Unsupported(f"{name}(DISTINCT …) of intervals", hint="take them from a subquery with SELECT DISTINCT")
+    length, *rest = (f"sum({intervals.number(part)})" for part in intervals.parts_of(value))
+    if name == "sum":
+        wrap = intervals.total("{}", "{1}", "{2}")
+        return Aggregate(call=length, type=INTERVAL, wrap=wrap, others=tuple(rest))
+    count = f"count({intervals.number(intervals.parts_of(value).length)})"
+    wrap = f"CASE WHEN {{3}} > 0 THEN {intervals.average('{}', '{1}', '{2}', '{3}')} END"
+    return Aggregate(call=length, type=INTERVAL, wrap=wrap, others=(*rest, count))
 
 
 def _extreme(name: str, call: AggregateCall) -> Aggregate:

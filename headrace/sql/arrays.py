@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from headrace.errors import Unsupported
 from headrace.sql.casts import cast, error_if, printed
-from headrace.sql.operators import concatenate
+from headrace.sql.intervals import comparable
+from headrace.sql.operators import compare, concatenate
 from headrace.sql.signatures import check_arity, no_function
 from headrace.sql.typed import BIGINT, DOUBLE, INTEGER, TEXT, Typed, common_type, is_integer
 from headrace.types import SqlType, array_of
@@ -87,16 +88,17 @@ def _trim_array(name: str, args: list[Typed]) -> Typed:
 
 def _array_positions(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2)
-    array, element, _ = _with_element(name, *args)
-    numbered = f"transform({array}, (_e, _i) -> CASE WHEN _e <=> {element} THEN _i + 1 END)"
+    array, element, kind = _with_element(name, *args)
+    numbered = f"transform({array}, (_e, _n) -> CASE WHEN {_same(element, kind)} THEN _n + 1 END)"
     return Typed(f"array_compact({numbered})", array_of(INTEGER))
 
 
 def _width_bucket(name: str, args: list[Typed]) -> Typed:
     """Of a value among sorted bounds, or among equal parts of a range."""
     if len(args) == 2:
-        array, value, _ = _with_element(name, args[1], args[0])
-        return Typed(f"CASE WHEN {value} IS NOT NULL THEN size(filter({array}, _e -> _e <= {value})) END", INTEGER)
+        array, value, kind = _with_element(name, args[1], args[0])
+        reached = compare("<=", Typed("_e", kind.element), Typed(value, kind.element)).sql
+        return Typed(f"CASE WHEN {value} IS NOT NULL THEN size(filter({array}, _e -> {reached})) END", INTEGER)
     check_arity(name, args, 4)
     value, low, high = (cast(arg, DOUBLE).sql for arg in args[:3])
     return Typed(f"CAST(width_bucket({value}, {low}, {high}, {cast(args[3], BIGINT).sql}) AS INT)", INTEGER)
@@ -107,6 +109,11 @@ def _with_element(name: str, array: Typed, element: Typed) -> tuple[str, str, Sq
     array = _array(name, array)
     kind = common_type("array", [array.type.element, element.type])
     return cast(array, array_of(kind)).sql, cast(element, kind).sql, array_of(kind)
+
+
+def _same(element: str, kind: SqlType) -> str:
+    """Whether _e, an element of an array of that type, is the other one, or NULL as it is."""
+    return compare("<=>", Typed("_e", kind.element), Typed(element, kind.element)).sql
 
 
 def _array_append(name: str, args: list[Typed]) -> Typed:
@@ -123,25 +130,26 @@ def _array_cat(name: str, args: list[Typed]) -> Typed:
 
 def _array_position(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2, 3)
-    array, element, _ = _with_element(name, *args[:2])
+    array, element, kind = _with_element(name, *args[:2])
     if len(args) == 3:
         start = cast(args[2], INTEGER).sql
         matches = _array_positions("array_positions", args[:2]).sql
         return Typed(f"array_min(filter({matches}, _e -> _e >= {start}))", INTEGER)
+    array, element = (comparable(Typed(sql, each)).sql for sql, each in ((array, kind), (element, kind.element)))
     return Typed(f"CAST(nullif(array_position({array}, {element}), 0) AS INT)", INTEGER)
 
 
 def _array_remove(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2)
     array, element, kind = _with_element(name, *args)
-    return Typed(f"filter({array}, _e -> NOT (_e <=> {element}))", kind)
+    return Typed(f"filter({array}, _e -> NOT {_same(element, kind)})", kind)
 
 
 def _array_replace(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 3)
     array, old, kind = _with_element(name, *args[:2])
     new = cast(args[2], kind.element).sql
-    return Typed(f"transform({array}, _e -> CASE WHEN _e <=> {old} THEN {new} ELSE _e END)", kind)
+    return Typed(f"transform({array}, _e -> CASE WHEN {_same(old, kind)} THEN {new} ELSE _e END)", kind)
 
 
 def _array_same(spark: str) -> Handler:

@@ -31,13 +31,14 @@ from headrace.errors import (
     UndefinedColumn,
     Unsupported,
 )
+from headrace.sql import lengths
 from headrace.sql.dialect import parse_query, print_sql
-from headrace.sql.expressions import position_of, row_of, unsupported
+from headrace.sql.expressions import COLUMN_TYPE, position_of, row_of, unsupported
 from headrace.sql.grouping import check_grouping, has_aggregate, own_calls
 from headrace.sql.labels import label
 from headrace.sql.lambdas import bind_call, takes_lambda
 from headrace.sql.names import SCHEMA
-from headrace.sql.oracle import FOUND, UNKNOWN, Argument, FunctionOracle, generates, is_constant, is_ours
+from headrace.sql.oracle import FOUND, UNKNOWN, Argument, FunctionOracle, for_spark, generates, is_constant, is_ours
 from headrace.sql.recursion import check_recursive, refers_to
 from headrace.sql.scope import Output, Scope, Source, renamed
 from headrace.sql.sets import is_set_returning
@@ -182,10 +183,11 @@ class _Binder(Sources):
     def query(self, node: exp.Expression, outer: Scope) -> tuple[exp.Expression, list[Output]]:
         scope = Scope(parent=outer)
         self._ctes(node, scope)
-        if isinstance(node, exp.Select):
-            return node, self._select(node, scope)
-        if isinstance(node, exp.SetOperation):
-            return node, self._set_operation(node, scope)
+        if isinstance(node, (exp.Select, exp.SetOperation)):
+            bind = self._select if isinstance(node, exp.Select) else self._set_operation
+            columns = bind(node, scope)
+            names, kinds = [column.name for column in columns], [column.type for column in columns]
+            return lengths.each_once(node, names, kinds, _kind), columns
         if isinstance(node, exp.Subquery):
             inner, columns = self.query(node.this, scope)
             if not any(node.args.get(key) for key in ("with_", "order", "limit", "offset")):
@@ -276,6 +278,7 @@ class _Binder(Sources):
         self._limits(node)
         check_grouping(node)
         kinds = Translator({}).types(node)
+        lengths.in_select(node, kinds, _kind)
         return [Output(item.alias, kind or TEXT) for item, kind in zip(items, kinds, strict=True)]
 
     def _projections(self, node: exp.Select, scope: Scope) -> list[exp.Expression]:
@@ -433,6 +436,7 @@ class _Binder(Sources):
                 node.set(key, [self.expression(v, scope) if isinstance(v, exp.Expression) else v for v in value])
         if isinstance(node, exp.Anonymous) and self.functions is not None and not is_ours(node.this):
             self._ask(node, self.functions)
+        lengths.in_expression(node, _kind)
         return node
 
     def _row_parts(self, node: exp.Expression, scope: Scope) -> list[exp.Expression]:
@@ -448,13 +452,18 @@ class _Binder(Sources):
         arguments = []
         for each in plain_arguments(node):
             value = Translator({}).value(each)
-            arguments.append(Argument(type=value.type, sql=value.sql if is_constant(each) else None))
+            arguments.append(Argument(type=value.type, sql=for_spark(value) if is_constant(each) else None))
         try:
             found = functions.find(node.this, arguments)
         except HeadraceError as error:
             error.position = position_of(node)
             raise
         node.meta[FOUND if found is not None else UNKNOWN] = found or True
+
+
+def _kind(node: exp.Expression) -> SqlType | None:
+    known = node.meta_get(COLUMN_TYPE) if isinstance(node, exp.Column) else None
+    return known or Translator({}).value(node).type
 
 
 def _returns_rows(call: exp.Anonymous) -> bool:

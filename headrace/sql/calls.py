@@ -11,17 +11,15 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported, WrongObjectKind
-from headrace.sql import aggregates, functions
+from headrace.sql import aggregates, functions, intervals
 from headrace.sql.aggregates import AggregateCall, OrderKey
 from headrace.sql.casts import cast
-from headrace.sql.intervals import spark_interval
 from headrace.sql.lambdas import takes_lambda, translate_call
-from headrace.sql.oracle import AGGREGATE, GENERATOR, UNKNOWN, found_for
+from headrace.sql.oracle import AGGREGATE, GENERATOR, UNKNOWN, for_spark, found_for
 from headrace.sql.positions import name_of, position_of, unsupported
 from headrace.sql.sets import ROWS_FROM, Rows, is_set_returning, rows_from, set_rows, spark_rows
 from headrace.sql.signatures import no_function
-from headrace.sql.spans import spark_months
-from headrace.sql.typed import DATE, INTEGER, TIMESTAMP, Typed
+from headrace.sql.typed import DATE, INTEGER, INTERVAL, TIMESTAMP, Typed
 
 
 class Calls:
@@ -29,9 +27,6 @@ class Calls:
         raise NotImplementedError
 
     def value(self, node: exp.Expression) -> Typed:
-        raise NotImplementedError
-
-    def raw(self, node: exp.Expression) -> Typed:
         raise NotImplementedError
 
     def boolean(self, construct: str, node: exp.Expression) -> str:
@@ -57,13 +52,15 @@ class Calls:
         if any(isinstance(arg, (exp.Star, exp.Distinct, exp.Order)) for arg in node.expressions):
             raise unsupported(f"this call of {name}()", node)
         if found is not None:
-            return Typed(found.wrap(f"{name}({', '.join(self.text(arg) for arg in node.expressions)})"), found.type)
+            return Typed(found.wrap(f"{name}({self._for_spark(node)})"), found.type)
         if not functions.is_scalar(name):
             raise self._no_function(node) or unsupported(f"function {name}()", node)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
             return self._named_arguments(node)
-        argument = self.raw if name in functions.TAKES_MONTHS else self.value
-        return functions.call_function(name, [argument(arg) for arg in node.expressions])
+        return functions.call_function(name, [self.value(arg) for arg in node.expressions])
+
+    def _for_spark(self, node: exp.Anonymous) -> str:
+        return ", ".join(for_spark(self.value(each)) for each in node.expressions)
 
     def _no_function(self, node: exp.Anonymous) -> HeadraceError | None:
         """What to say of a name that means nothing to anybody."""
@@ -91,7 +88,7 @@ class Calls:
         """A set-returning function as Spark's generator, which can only stand alone in a SELECT list."""
         found = found_for(node)
         if found is not None:
-            return Typed(found.wrap(f"{node.this}({', '.join(map(self.text, node.expressions))})"), found.type)
+            return Typed(found.wrap(f"{node.this}({self._for_spark(node)})"), found.type)
         generated = self.rows_of(node)
         if generated.structs:
             raise unsupported(f"{node.this}(), which returns {len(generated.columns)} columns, outside of FROM", node)
@@ -102,7 +99,7 @@ class Calls:
         found = found_for(node)
         if found is not None and found.kind == GENERATOR:
             args = [self.value(each) for each in node.expressions]
-            call = f"{node.this}({', '.join(each.sql for each in args)})"
+            call = f"{node.this}({', '.join(map(for_spark, args))})"
             return spark_rows(node.this, args[0] if args else None, call, list(found.columns) or [(None, found.type)])
         if node.this == ROWS_FROM:
             parts = [self.rows_of(each) for each in node.expressions]
@@ -116,7 +113,7 @@ class Calls:
             return rows_from(named)
         if not is_set_returning(node.this):
             raise self._no_function(node) or unsupported(f"function {node.this}() in FROM", node)
-        return set_rows(node.this, [self.raw(arg) for arg in node.expressions])
+        return set_rows(node.this, [self.value(arg) for arg in node.expressions])
 
     def _grouping(self, node: exp.Anonymous) -> Typed:
         """A bit for each argument, the last one's the lowest: 1 where the row is not grouped by it."""
@@ -145,7 +142,7 @@ class Calls:
                 return aggregates.window_function(node.this, values)
             found = found_for(node)
             if found is not None and found.kind == AGGREGATE and not order and not star:
-                call = f"{node.this}({'DISTINCT ' if distinct else ''}{', '.join(value.sql for value in values)})"
+                call = f"{node.this}({'DISTINCT ' if distinct else ''}{', '.join(map(for_spark, values))})"
                 return aggregates.Aggregate(call=call, type=found.type, wrap=found.wrap("{}"))
             if not aggregates.is_aggregate(node.this):
                 raise Unsupported(f"{node.this}() as an aggregate or window function is not supported")
@@ -227,7 +224,13 @@ class Calls:
         return f"{kind} BETWEEN {start} AND {bound(spec.args['end'], spec.args.get('end_side'))}"
 
     def _distance(self, node: exp.Expression) -> str:
-        value = self.raw(node)
-        if isinstance(value.months, int) and value.months and value.sql == spark_interval(0):
-            return spark_months(value.months)
-        return self.text(node)
+        value = self.value(node)
+        if value.type != INTERVAL:
+            return value.sql
+        parts = intervals.parts_of(value)
+        if parts.months == 0:
+            return intervals.day_time(parts)
+        constant = intervals.constant_of(value)
+        if constant is None or constant.days or constant.micros:
+            raise unsupported("a window frame with an interval of months and days, or that is no constant,", node)
+        return intervals.spark_months(constant.months)

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.errors import TypeMismatch, Unsupported
-from headrace.sql import spans
+from headrace.intervals import parse_interval
+from headrace.sql import intervals
 from headrace.sql.composites import array_items
-from headrace.sql.intervals import parse_interval, spark_interval
+from headrace.sql.interval_texts import interval_of_text
 from headrace.sql.literals import (
     FALSE_WORDS,
     NOT_CONSTANT,
@@ -49,22 +50,15 @@ from headrace.types import SqlType, quote_spark
 _Cast = Callable[[Typed, SqlType], str | None]
 
 
-def cast(value: Typed, target: SqlType, *, months: bool = False) -> Typed:
-    """An explicit cast. Only a caller that knows what to do with the months of an interval may get some."""
-    result = _cast(value, target)
-    if result.months and not months:
-        raise spans.not_a_value()
-    return result
-
-
-def _cast(value: Typed, target: SqlType) -> Typed:
+def cast(value: Typed, target: SqlType) -> Typed:
+    """An explicit cast."""
     if value.type is None:
         return _from_unknown(value, target)
     if value.type == target:
         # Only what clients are told of it may change: a varchar that was cast to text is text.
         return value if value.type.modifier == target.modifier else replace(value, type=_told(value.type, target))
     if value.type.name == target.name == "array" and value.type.element.name == "array" != target.element.name:
-        return _cast(value, SqlType("array", element=target))  # PostgreSQL's types do not count dimensions
+        return cast(value, SqlType("array", element=target))  # PostgreSQL's types do not count dimensions
     if target == NUMERIC:
         target = _exact(value.type)
     sql = _CASTS[target.name](value, target)
@@ -89,8 +83,7 @@ def _from_unknown(value: Typed, target: SqlType) -> Typed:
     if value.literal is None:
         return Typed(f"CAST(NULL AS {target.spark})", target)
     if target == INTERVAL:
-        months, micros = parse_interval(value.literal)
-        return Typed(spark_interval(micros), INTERVAL, months=months)
+        return intervals.interval(intervals.constant_parts(parse_interval(value.literal)))
     if target == NUMERIC and (exact := _exact_literal(value.literal)) is not None:
         return exact
     if target.name == "array":
@@ -226,7 +219,8 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if kind.name == "jsonb":
         return f"regexp_replace({sql}, {_JSON_SEPARATOR}, '$1$2 ')"
     if kind == INTERVAL:
-        return spans.printed(value)
+        constant = intervals.constant_of(value)
+        return intervals.printed(value) if constant is None else spark_string(str(constant))
     if kind.name in ("array", "struct", "map"):
         return _nested_text(value)
     raise Unsupported(f"a cast from {kind} to text is not supported")
@@ -334,9 +328,7 @@ def _moment_of_text(sql: str, target: SqlType) -> str:
 
 
 def _to_interval(value: Typed, target: SqlType) -> str | None:
-    if is_text(value.type):
-        raise Unsupported("a cast from text to interval is only supported for constants")
-    return None
+    return interval_of_text(value.sql) if is_text(value.type) else None
 
 
 def _to_jsonb(value: Typed, target: SqlType) -> str | None:

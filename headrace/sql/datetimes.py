@@ -11,10 +11,12 @@ import zoneinfo
 from functools import cache
 
 from headrace.errors import InvalidParameterValue, TypeMismatch, UndefinedFunction, Unsupported
-from headrace.sql import spans
-from headrace.sql.casts import cast
+from headrace.intervals import DAY, MONTH, Interval
+from headrace.sql import intervals
+from headrace.sql.casts import cast, error_if
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
+    BIGINT,
     DATE,
     DOUBLE,
     INTEGER,
@@ -22,6 +24,7 @@ from headrace.sql.typed import (
     NUMERIC,
     TIMESTAMP,
     TIMESTAMPTZ,
+    Parts,
     Typed,
     describe,
     digits,
@@ -87,7 +90,14 @@ _MONTH_FIELDS = {
     "century": "({0} DIV 1200)",
     "millennium": "({0} DIV 12000)",
 }
-_INTERVAL_FIELDS = ("day", "hour", "minute", "second", "milliseconds", "microseconds")
+_CLOCK_FIELDS = {
+    "hour": "({0} DIV 3600000000)",
+    "minute": "({0} DIV 60000000 % 60)",
+    "second": "(CAST({0} % 60000000 AS DECIMAL(10,0)) * 0.000001BD)",
+    "milliseconds": "(CAST({0} % 60000000 AS DECIMAL(10,0)) * 0.001BD)",
+    "microseconds": "({0} % 60000000)",
+}
+"""Of the months of an interval, and of what is neither months nor days"""
 
 
 def _constant_word(name: str, what: str, value: Typed) -> str:
@@ -108,9 +118,9 @@ def _field(name: str, args: list[Typed]) -> Typed:
         return _epoch(value)
     if field not in _FIELDS:
         raise InvalidParameterValue(f'unit "{field}" not recognized for type {value.type}')
-    if value.type == INTERVAL and field in _MONTH_FIELDS:
-        return Typed(f"CAST({_MONTH_FIELDS[field].format(value.months)} AS DECIMAL(10,0))", numeric(10, 0))
-    if (value.type == DATE and field not in _DATE_FIELDS) or (value.type == INTERVAL and field not in _INTERVAL_FIELDS):
+    if value.type == INTERVAL:
+        return _interval_field(field, value)
+    if value.type == DATE and field not in _DATE_FIELDS:
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
     if field.startswith("timezone") and value.type != TIMESTAMPTZ:
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
@@ -120,7 +130,25 @@ def _field(name: str, args: list[Typed]) -> Typed:
     return Typed(f"CAST({_FIELDS[field].format(value.sql)} AS {kind.spark})", kind)
 
 
+def _interval_field(field: str, value: Typed) -> Typed:
+    parts = intervals.parts_of(value)
+    if field in _MONTH_FIELDS:
+        sql = _MONTH_FIELDS[field].format(intervals.number(parts.months))
+    elif field == "day":
+        sql = intervals.number(parts.days)
+    elif field in _CLOCK_FIELDS:
+        sql = _CLOCK_FIELDS[field].format(intervals.number(intervals.micros(parts)))
+    else:
+        raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
+    kind = _FIELD_TYPES.get(field, numeric(10, 0))
+    return Typed(f"CAST({sql} AS {kind.spark})", kind)
+
+
 _FIELD_TYPES = {"second": numeric(8, 6), "milliseconds": numeric(8, 3), "microseconds": numeric(8, 0)}
+
+
+_YEAR_LONGER = 21 * DAY // 4
+"""Microseconds of 5.25 days: what a year has more than 12 months"""
 
 
 def _epoch(value: Typed) -> Typed:
@@ -128,8 +156,9 @@ def _epoch(value: Typed) -> Typed:
         return Typed(f"CAST(CAST(unix_date({value.sql}) AS BIGINT) * 86400 AS DECIMAL(20,0))", numeric(20, 0))
     if value.type == INTERVAL:
         # PostgreSQL: a year has 365.25 days, a month 30
-        months = f"{value.months} DIV 12 * 31557600000000 + {value.months} % 12 * 2592000000000"
-        micros = f"({spans.micros(value)} + {months})" if value.months else spans.micros(value)
+        parts = intervals.parts_of(value)
+        years = f" + {intervals.number(parts.months)} DIV 12 * {_YEAR_LONGER}" if parts.months != 0 else ""
+        micros = intervals.number(parts.length) + years
     else:
         micros = f"unix_micros({cast(value, TIMESTAMPTZ).sql})"
     return Typed(f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))", numeric(26, 6))
@@ -161,9 +190,7 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
     if value.type is None or value.type == DATE:
         value = cast(value, TIMESTAMPTZ)
     if value.type == INTERVAL and field in _INTERVAL_UNITS:
-        unit = f"{_INTERVAL_UNITS[field]}"
-        rest = f"pmod({spans.micros(value)}, {unit})"
-        return Typed(f"({value.sql} - make_dt_interval(0, 0, 0, CAST({rest} AS DECIMAL(18,0)) * 0.000001BD))", INTERVAL)
+        return _truncated_interval(field, value)
     if not is_moment(value.type):
         raise Unsupported(f"date_trunc('{field}', …) of {describe(value.type)} is not supported")
     if len(args) == 3:
@@ -183,24 +210,41 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
 
 
 _INTERVAL_UNITS = {
-    "day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "milliseconds": 1_000,
+    "millennium": 12000, "century": 1200, "decade": 120, "year": 12, "quarter": 3, "month": 1, "day": 1,
+    "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "milliseconds": 1_000, "microseconds": 1,
 }  # fmt: skip
+
+
+def _truncated_interval(field: str, value: Typed) -> Typed:
+    """What is less than the field is taken away from it, of whatever sign it is."""
+    unit, months, days, rest = _INTERVAL_UNITS[field], "_i.m", "_i.d", "(_i.u * 0)"
+    if field in _MONTH_FIELDS:
+        months, days = f"(_i.m - _i.m % {unit})", "0L"
+    elif field != "day":
+        rest = f"(_i.u - _i.u % {unit})"
+    made = intervals.interval(intervals.of_micros(months, days, rest)).sql
+    return Typed(intervals.unfolded(value, made), INTERVAL)
 
 
 def date_bin(name: str, args: list[Typed]) -> Typed:
     if len(args) != 3:
         raise TypeMismatch("date_bin() takes three arguments")
-    stride, value, origin = cast(args[0], INTERVAL, months=True), args[1], args[2]
-    if stride.months:
-        raise Unsupported("timestamps cannot be binned into intervals containing months or years")
+    stride, value, origin = intervals.parts_of(cast(args[0], INTERVAL)), args[1], args[2]
+    if isinstance(stride.months, int) and stride.months:
+        raise Unsupported(_MONTHS_BINNED)
     kind = value.type or origin.type or TIMESTAMP
     if kind == DATE:
         kind = TIMESTAMP
     value, origin = cast(value, kind), cast(origin, kind)
-    width = spans.micros(stride)
+    width = intervals.number(stride.length)
+    if isinstance(stride.months, str):
+        width = error_if(f"{stride.months} <> 0", _MONTHS_BINNED, width)
     gap = f"(unix_micros({cast(value, TIMESTAMPTZ).sql}) - unix_micros({cast(origin, TIMESTAMPTZ).sql}))"
-    moved = f"({value.sql} - make_dt_interval(0, 0, 0, CAST(pmod({gap}, {width}) AS DECIMAL(18,0)) * 0.000001BD))"
-    return Typed(moved, kind)
+    later = intervals.day_time(Parts(f"pmod({gap}, {width})", 0, 0))
+    return Typed(f"({value.sql} - {later})", kind)
+
+
+_MONTHS_BINNED = "timestamps cannot be binned into intervals containing months or years"
 
 
 INTERVAL_PARTS = ("years", "months", "weeks", "days", "hours", "mins", "secs")
@@ -211,30 +255,22 @@ def make_interval(name: str, args: list[Typed]) -> Typed:
     if len(args) > len(INTERVAL_PARTS):
         raise TypeMismatch("make_interval() takes at most seven arguments")
     parts = dict(zip(INTERVAL_PARTS, args, strict=False))
-    months = _months(parts.pop("years", None), parts.pop("months", None))
-    weeks, days, hours, mins = (
-        cast(parts[part], INTEGER).sql if part in parts else "0" for part in ("weeks", "days", "hours", "mins")
-    )
-    seconds = f"CAST({parts['secs'].sql} AS DECIMAL(18,6))" if "secs" in parts else "0"
-    return Typed(f"make_dt_interval({weeks} * 7 + {days}, {hours}, {mins}, {seconds})", INTERVAL, months=months)
+    found = intervals.interval(Parts(0, 0, 0))
+    for part, (unit, value) in zip(parts, zip(_PART_UNITS, parts.values(), strict=False), strict=True):
+        one = intervals.interval(intervals.constant_parts(unit))
+        if part == "secs":
+            micros = f"CAST(rint({cast(value, DOUBLE).sql} * 1000000) AS BIGINT)"
+            step = intervals.scaled(one, Typed("0" if value.sql == "0" else micros, BIGINT))
+        else:
+            step = intervals.scaled(one, cast(value, INTEGER))
+        found = intervals.added(found, "+", step)
+    return found
 
 
-def _months(years: Typed | None, months: Typed | None) -> spans.Months:
-    """A number if both are constants."""
-    counts = [_count(value) for value in (years, months)]
-    if all(isinstance(count, int) for count in counts):
-        return 12 * counts[0] + counts[1]
-    return f"({counts[0]} * 12 + {counts[1]})"
-
-
-def _count(value: Typed | None) -> spans.Months:
-    if value is None:
-        return 0
-    sql = cast(value, INTEGER).sql
-    text = sql.removeprefix("(- ").removesuffix(")")
-    if text.isdigit():
-        return -int(text) if sql.startswith("(- ") else int(text)
-    return sql
+_PART_UNITS = (
+    Interval(12, 0, 0), Interval(1, 0, 0), Interval(0, 7, 0), Interval(0, 1, 0), Interval(0, 0, 3_600_000_000),
+    Interval(0, 0, 60_000_000), Interval(0, 0, 1),
+)  # fmt: skip
 
 
 def age(name: str, args: list[Typed]) -> Typed:
@@ -248,40 +284,52 @@ def age(name: str, args: list[Typed]) -> Typed:
     left, right = (cast(arg, TIMESTAMPTZ).sql for arg in args)
 
     def clock(moment: str) -> str:
-        return f"pmod(unix_micros({moment}), {spans.DAY})"
+        return f"pmod(unix_micros({moment}), {DAY})"
 
     # From the earlier to the later one. A day that is missing is borrowed from the earlier one's month.
     borrowed = f"IF({clock('_h')} < {clock('_l')}, 1, 0)"
     days = f"(day(_h) - day(_l) - {borrowed})"
     months = f"((year(_h) - year(_l)) * 12 + month(_h) - month(_l) - IF({days} < 0, 1, 0))"
-    rest = f"({days} + IF({days} < 0, day(last_day(CAST(_l AS DATE))), 0) + {borrowed})"
-    time = spans.from_micros(f"({clock('_h')} - {clock('_l')})")
-    both = f"named_struct('m', {months}, 'r', make_dt_interval({rest}) + {time})"
+    rest = f"({days} + IF({days} < 0, day(last_day(CAST(_l AS DATE))), 0))"
+    time = f"({clock('_h')} - {clock('_l')} + {borrowed} * {DAY}L)"
+    sign = f"IF({left} < {right}, -1L, 1L)"
+    both = f"named_struct('m', {months} * {sign}, 'd', {rest} * {sign}, 'u', {time} * {sign})"
     sides = f"array(least({left}, {right})), array(greatest({left}, {right}))"
-    known = f"{left} IS NOT NULL AND {right} IS NOT NULL"
-    found = f"(CASE WHEN {known} THEN get(zip_with({sides}, (_l, _h) -> {both}), 0) END)"
-    sign = f"CASE WHEN {left} < {right} THEN -1 ELSE 1 END"
-    return Typed(f"({found}.r * {sign})", INTERVAL, months=f"({found}.m * {sign})")
+    made = intervals.interval(intervals.of_micros("_p.m", "_p.d", "_p.u")).sql
+    found = f"get(transform(zip_with({sides}, (_l, _h) -> {both}), _p -> {made}), 0)"
+    return Typed(f"CASE WHEN {left} IS NOT NULL AND {right} IS NOT NULL THEN {found} END", INTERVAL)
 
 
 def justify(name: str, args: list[Typed]) -> Typed:
-    """30 days become a month. 24 hours are a day anyway: an interval is microseconds."""
+    """24 hours become a day, or 30 days a month, or both; and the parts get the same sign."""
     if len(args) != 1 or (args[0].type is not None and args[0].type != INTERVAL):
         raise UndefinedFunction(f"function {name}({', '.join(describe(arg.type) for arg in args)}) does not exist")
-    value = cast(args[0], INTERVAL, months=True)
-    if name == "justify_hours":
-        return value
-    days = spans.PARTS["day"]
-    whole = f"({days} DIV 30)"
-    months = f"(_m + {whole})"
-    left = f"({days} % 30)" if name == "justify_days" else f"(_u - {whole} * {30 * spans.DAY})"
-    # months and the rest shall have the same sign
-    borrowed = f"CASE WHEN {months} > 0 AND {left} < 0 THEN 1 WHEN {months} < 0 AND {left} > 0 THEN -1 ELSE 0 END"
-    moved = f"CAST({whole} - {borrowed} AS INT)"
-    both = spans.unfolded(
-        value, f"named_struct('m', _m + {moved}, 'r', {spans.from_micros(f'(_u - {moved} * {30 * spans.DAY})')})"
-    )
-    return Typed(f"{both}.r", INTERVAL, months=f"{both}.m")
+    full_months = {"m": "_i.m + _i.d DIV 30", "d": "_i.d % 30", "u": "_i.u"}
+    full_days = {"m": "_i.m", "d": f"_i.d + _i.u DIV {DAY}", "u": f"_i.u % {DAY}"}
+    steps = {
+        "justify_days": (full_months, _same_sign("_i.m", "_i.d", 30, "_i.u")),
+        "justify_hours": (full_days, _same_sign("_i.d", "_i.u", DAY, "_i.m")),
+        "justify_interval": (full_days, full_months, _SAME_SIGN, _same_sign("_i.d", "_i.u", DAY, "_i.m")),
+    }[name]
+    body = intervals.interval(intervals.of_micros("_i.m", "_i.d", "_i.u")).sql
+    for step in reversed(steps):
+        body = intervals.let(step, body)
+    return Typed(intervals.unfolded(cast(args[0], INTERVAL), body), INTERVAL)
+
+
+# Of the months, as to the days, and to the rest if there are no days.
+_BORROWED = (
+    "IF(_i.m > 0 AND (_i.d < 0 OR (_i.d = 0 AND _i.u < 0)), 1, "
+    "IF(_i.m < 0 AND (_i.d > 0 OR (_i.d = 0 AND _i.u > 0)), -1, 0))"
+)
+_SAME_SIGN = {"m": f"_i.m - {_BORROWED}", "d": f"_i.d + {_BORROWED} * 30", "u": "_i.u"}
+
+
+def _same_sign(large: str, small: str, ratio: int, other: str) -> dict[str, str]:
+    """The larger part gives one of its units to the smaller one, if that has another sign."""
+    borrowed = f"IF({large} > 0 AND {small} < 0, 1, IF({large} < 0 AND {small} > 0, -1, 0))"
+    found = {large: f"{large} - {borrowed}", small: f"{small} + {borrowed} * {ratio}L", other: other}
+    return {name.removeprefix("_i."): sql for name, sql in found.items()}
 
 
 # --- time zones -------------------------------------------------------------------------------------------------
@@ -344,25 +392,43 @@ def _moment_series(args: list[Typed]) -> Typed:
     kind = TIMESTAMPTZ if TIMESTAMPTZ in (args[0].type, args[1].type) else TIMESTAMP
     if kind == TIMESTAMP and DATE in (args[0].type, args[1].type) and TIMESTAMP not in (args[0].type, args[1].type):
         kind = TIMESTAMPTZ  # as PostgreSQL: of the two, the preferred type
-    start, stop, step = cast(args[0], kind).sql, cast(args[1], kind).sql, cast(args[2], INTERVAL, months=True)
-    if step.months and step.sql != "INTERVAL '0 00:00:00.000000' DAY TO SECOND":
-        raise Unsupported("generate_series() with a step of months and days is not supported")
-    if step.months:
-        sql = spans.spark_months(step.months)
-        up, down = f"{step.months} > 0", f"{step.months} < 0"
-        # PostgreSQL goes on from the last day of a short month; Spark returns to the day that it began with.
-        longer = _sequence(
-            start, f"({stop} + CASE WHEN {up} THEN INTERVAL '3' DAY ELSE INTERVAL '0' DAY END)", sql, up, down, kind
-        )
-        earliest = "array_min(transform(slice(_s, 1, _i + 1), _d -> day(_d)))"
-        days = f"transform(_s, (_e, _i) -> _e - make_dt_interval(day(_e) - {earliest}))"
-        inside = f"filter({days}, _e -> CASE WHEN {up} THEN _e <= {stop} ELSE _e >= {stop} END)"
-        moved = f"get(transform(array({longer}), _s -> {inside}), 0)"
-        return Typed(
-            f"CASE WHEN day({start}) <= 28 THEN {_sequence(start, stop, sql, up, down, kind)} ELSE {moved} END", kind
-        )
-    zero = "INTERVAL '0' DAY"
-    return Typed(_sequence(start, stop, step.sql, f"{step.sql} > {zero}", f"{step.sql} < {zero}", kind), kind)
+    start, stop = cast(args[0], kind).sql, cast(args[1], kind).sql
+    step = intervals.parts_of(cast(args[2], INTERVAL))
+    by_months = f"{intervals.number(step.length)} = {step.months} * {MONTH}L"
+    if step.months == 0:
+        sql = _clock_series(start, stop, step, kind)
+    elif isinstance(step.months, str):
+        found = f"CASE WHEN {by_months} THEN {_month_series(start, stop, step.months, kind)} ELSE "
+        sql = f"CASE WHEN {step.months} = 0 THEN {_clock_series(start, stop, step, kind)} ELSE "
+        sql += f"{found}{error_if('true', _MIXED_STEP, 'NULL')} END END"
+    elif step.length == step.months * MONTH:
+        sql = _month_series(start, stop, step.months, kind)
+    else:
+        raise Unsupported(_MIXED_STEP)
+    return Typed(sql, kind)
+
+
+_MIXED_STEP = "generate_series() with a step of months and days is not supported"
+
+
+def _clock_series(start: str, stop: str, step: Parts, kind: SqlType) -> str:
+    length = intervals.number(step.length)
+    step = Parts(step.length, 0, 0)
+    return _sequence(start, stop, intervals.day_time(step), f"{length} > 0", f"{length} < 0", kind)
+
+
+def _month_series(start: str, stop: str, months: int | str, kind: SqlType) -> str:
+    sql = intervals.spark_months(months)
+    up, down = f"{months} > 0", f"{months} < 0"
+    # PostgreSQL goes on from the last day of a short month; Spark returns to the day that it began with.
+    longer = _sequence(
+        start, f"({stop} + CASE WHEN {up} THEN INTERVAL '3' DAY ELSE INTERVAL '0' DAY END)", sql, up, down, kind
+    )
+    earliest = "array_min(transform(slice(_s, 1, _n + 1), _d -> day(_d)))"
+    days = f"transform(_s, (_e, _n) -> _e - make_dt_interval(day(_e) - {earliest}))"
+    inside = f"filter({days}, _e -> CASE WHEN {up} THEN _e <= {stop} ELSE _e >= {stop} END)"
+    moved = f"get(transform(array({longer}), _s -> {inside}), 0)"
+    return f"CASE WHEN day({start}) <= 28 THEN {_sequence(start, stop, sql, up, down, kind)} ELSE {moved} END"
 
 
 def _numeric_series(args: list[Typed]) -> Typed:

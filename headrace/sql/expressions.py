@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import HeadraceError, TypeMismatch, UndefinedFunction, WrongObjectKind
-from headrace.sql import datetimes, functions, jsonb, jsonb_paths, operators, regex, rows, spans, texts
+from headrace.sql import datetimes, functions, intervals, jsonb, jsonb_paths, operators, regex, rows, texts
 from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
 from headrace.sql.collations import spark_collation
@@ -25,7 +25,7 @@ from headrace.sql.lambdas import spark_variable
 from headrace.sql.literals import number_literal, spark_string
 from headrace.sql.positions import blamed, name_of, position_of, unsupported
 from headrace.sql.tree import LambdaVariable, WholeRow
-from headrace.sql.typed import BOOLEAN, INTEGER, INTERVAL, JSONB, TEXT, Typed, common_type, describe, is_integer
+from headrace.sql.typed import BOOLEAN, INTEGER, JSONB, TEXT, Typed, common_type, describe, is_integer
 from headrace.types import SqlType, array_of, quote_spark
 
 COLUMN_TYPE = "headrace_type"
@@ -43,13 +43,6 @@ class Expressions(Calls):
         return self.value(node).sql
 
     def value(self, node: exp.Expression) -> Typed:
-        """The translation of an expression whose value can be stored."""
-        value = self.raw(node)
-        if value.months:
-            raise spans.not_a_value(position_of(node))
-        return value
-
-    def raw(self, node: exp.Expression) -> Typed:
         method = self._methods().get(type(node))
         if method is None:
             raise unsupported(name_of(node), node)
@@ -112,16 +105,16 @@ class Expressions(Calls):
     # --- operators ------------------------------------------------------------------------------------------------
 
     def _paren(self, node: exp.Paren) -> Typed:
-        return self.raw(node.this)
+        return self.value(node.this)
 
     def _arithmetic(self, node: exp.Binary) -> Typed:
-        left, right = self.raw(node.this), self.raw(node.expression)
+        left, right = self.value(node.this), self.value(node.expression)
         if left.type == JSONB and isinstance(node, exp.Sub):
             return jsonb.remove(left, right)
         return operators.arithmetic(_ARITHMETIC[type(node)], left, right)
 
     def _negate(self, node: exp.Neg) -> Typed:
-        return operators.negate(self.raw(node.this))
+        return operators.negate(self.value(node.this))
 
     def _power(self, node: exp.Pow) -> Typed:
         return operators.power(self.value(node.this), self.value(node.expression))
@@ -163,14 +156,7 @@ class Expressions(Calls):
             return self._compare_rows(symbol, left, right)
         if left is not None and isinstance(node.expression, exp.Subquery):
             return self._compare_with_query(symbol, node.this, node.expression.this)
-        return operators.compare(symbol, *self._comparable(node.this, node.expression))
-
-    def _comparable(self, *nodes: exp.Expression) -> list[Typed]:
-        """Operands of a comparison: there an interval may have months, also one that is a constant without a type."""
-        values = [self.raw(each) for each in nodes]
-        if any(value.type == INTERVAL for value in values):
-            values = [cast(value, INTERVAL, months=True) if value.type is None else value for value in values]
-        return [Typed(spans.comparable(each), INTERVAL) if each.months else each for each in values]
+        return operators.compare(symbol, self.value(node.this), self.value(node.expression))
 
     def _compare_rows(self, symbol: str, left: list[exp.Expression], right: list[exp.Expression]) -> Typed:
         return rows.compare_rows(symbol, [self.value(each) for each in left], [self.value(each) for each in right])
@@ -187,7 +173,7 @@ class Expressions(Calls):
         if array.type.name != "array":
             raise WrongObjectKind("op ANY/ALL (array) requires array on right side")
         kind = common_type(symbol, [value.type, array.type.element]) or TEXT
-        value, array = cast(value, kind), cast(array, array_of(kind))
+        value, array = map(intervals.comparable, (cast(value, kind), cast(array, array_of(kind))))
         if symbol == "=" and not every:
             return Typed(f"array_contains({array.sql}, {value.sql})", BOOLEAN)
         function = "forall" if every else "exists"
@@ -217,9 +203,8 @@ class Expressions(Calls):
         return functions.call_function("starts_with", [self.value(node.this), self.value(node.expression)])
 
     def _between(self, node: exp.Between) -> Typed:
-        value, low, high = operators.same_type(
-            "BETWEEN", *self._comparable(node.this, node.args["low"], node.args["high"])
-        )
+        values = map(self.value, (node.this, node.args["low"], node.args["high"]))
+        value, low, high = map(intervals.comparable, operators.same_type("BETWEEN", *values))
         plain = f"({value.sql} BETWEEN {low.sql} AND {high.sql})"
         if node.args.get("symmetric"):
             return Typed(f"({plain} OR ({value.sql} BETWEEN {high.sql} AND {low.sql}))", BOOLEAN)
@@ -237,7 +222,8 @@ class Expressions(Calls):
             if None in others:
                 raise TypeMismatch("unequal number of entries in row expressions")
             return Typed(f"({' OR '.join(self._compare_rows('=', left, row).sql for row in others)})", BOOLEAN)
-        value, *items = operators.same_type("=", self.value(node.this), *map(self.value, node.expressions))
+        values = operators.same_type("=", self.value(node.this), *map(self.value, node.expressions))
+        value, *items = map(intervals.comparable, values)
         return Typed(f"({value.sql} IN ({', '.join(item.sql for item in items)}))", BOOLEAN)
 
     def _like(self, node: exp.Binary) -> Typed:
@@ -309,7 +295,7 @@ class Expressions(Calls):
         inner = node.this.unnest()
         if isinstance(inner, exp.Array) and not inner.expressions and target.name == "array":
             return Typed(f"CAST(array() AS {target.spark})", target)
-        value = cast(self.raw(node.this), target, months=True)
+        value = cast(self.value(node.this), target)
         if target == TEXT and node.to.expressions:  # an explicit cast to varchar(n) truncates
             return Typed(f"left({value.sql}, {node.to.expressions[0].this.name})", target)
         return value
@@ -443,7 +429,7 @@ class Expressions(Calls):
         sides = [row_of(side.unnest()) for side in (node.this, node.expression)]
         if None in sides:
             raise TypeMismatch("OVERLAPS needs a row of two values on each side")
-        return rows.overlaps(*([self.raw(each) for each in side] for side in sides))
+        return rows.overlaps(*([self.value(each) for each in side] for side in sides))
 
     # --- queries inside expressions: see headrace.sql.translate ---------------------------------------------------
 

@@ -14,15 +14,27 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from headrace.errors import Unsupported
-from headrace.sql import arrays, datetimes, degrees, jsonb, jsonb_paths, jsonb_texts, jsonpath, templates, texts
+from headrace.sql import (
+    arrays,
+    datetimes,
+    degrees,
+    intervals,
+    jsonb,
+    jsonb_paths,
+    jsonb_texts,
+    jsonpath,
+    templates,
+    texts,
+)
 from headrace.sql.casts import cast, printed
 from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
-from headrace.sql.operators import arithmetic, power, same_type
+from headrace.sql.operators import arithmetic, compare, power, same_type
 from headrace.sql.signatures import SIGNATURES, call_by_signature, check_arity, no_function
 from headrace.sql.typed import (
     DOUBLE,
     INTEGER,
+    INTERVAL,
     JSONB,
     MAX_DIGITS,
     NUMERIC,
@@ -54,10 +66,6 @@ def is_volatile(call: exp.Anonymous) -> bool:
 
 PARAMETERS = {"make_interval": datetimes.INTERVAL_PARTS}
 """The functions whose arguments can be given by name, with those names."""
-
-
-TAKES_MONTHS = {"extract", "date_part", "to_char", "justify_days", "justify_hours", "justify_interval"}
-"""The functions to which an interval with months can be given."""
 
 
 def call_function(name: str, args: list[Typed]) -> Typed:
@@ -211,7 +219,7 @@ def _nullif(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2)
     left, right = same_type("=", *args)
     kept = args[0] if args[0].type is not None else left
-    return Typed(f"CASE WHEN {left.sql} = {right.sql} THEN NULL ELSE {kept.sql} END", kept.type)
+    return Typed(f"CASE WHEN {compare('=', left, right).sql} THEN NULL ELSE {kept.sql} END", kept.type)
 
 
 # --- text and bytes ---------------------------------------------------------------------------------------------
@@ -272,6 +280,12 @@ def _type_name(name: str, args: list[Typed]) -> Typed:
     name = "text" if kind.name == "varchar" and kind.modifier is None else kind.name
     shown = _POSTGRES_NAMES.get(name, kind.name if kind.name != "map" else str(kind))
     return Typed(spark_string(shown + brackets), TEXT)
+
+
+def _length(name: str, args: list[Typed]) -> Typed:
+    """What an interval is compared by: see headrace.sql.lengths."""
+    check_arity(name, args, 1)
+    return intervals.comparable(cast(args[0], INTERVAL))
 
 
 def _timezone(name: str, args: list[Typed]) -> Typed:
@@ -345,4 +359,5 @@ _HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),
     **dict.fromkeys(("gcd", "lcm"), _divisor),
     "pg_typeof": _type_name,
+    "_hr_length": _length,
 }

@@ -66,6 +66,11 @@ def _is_aggregate(node: exp.Expression) -> bool:
     return not (isinstance(child.parent, exp.Window) and child.parent.this is child)
 
 
+def is_own_aggregate(node: exp.Expression) -> bool:
+    """A call of an aggregate function, with its FILTER and WITHIN GROUP."""
+    return _is_aggregate(_call(node) if isinstance(node, (exp.Filter, exp.WithinGroup)) else node)
+
+
 def own_calls(node: exp.Expression) -> list[exp.Anonymous]:
     """The function calls of an expression, but not those of queries inside it."""
     return [each for each in _own_nodes(node) if isinstance(each, exp.Anonymous)]

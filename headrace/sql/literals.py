@@ -25,10 +25,10 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import DataError, HeadraceError, Unsupported
+from headrace.intervals import parse_interval
 from headrace.sql.composites import array_items
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
-from headrace.sql.intervals import parse_interval, spark_interval
 from headrace.sql.typed import BIGINT, INTEGER, MAX_DIGITS, Typed, digits, is_integer
 from headrace.types import SqlType
 
@@ -181,14 +181,8 @@ def _zone(zone: str | None) -> timezone | None:
     return timezone(-offset if zone[0] == "-" else offset)
 
 
-def _interval(text: str, kind: SqlType) -> timedelta:
-    span = parse_interval(text)
-    if span.months:
-        raise Unsupported(
-            f"interval '{text}' has months, which have no fixed length",
-            hint="it can only be added to or subtracted from a date or a timestamp",
-        )
-    return timedelta(microseconds=span.micros)
+def _interval(text: str, kind: SqlType) -> dict[str, int]:
+    return parse_interval(text).stored
 
 
 def _bytea(text: str, kind: SqlType) -> bytes:
@@ -298,8 +292,6 @@ def spark_constant(value: Any, kind: SqlType) -> str:
         return f"TIMESTAMP_NTZ '{value.isoformat(' ')}'"
     if kind.name == "timestamptz":
         return f"TIMESTAMP_LTZ '{value.replace(tzinfo=None).isoformat(' ')}+00:00'"
-    if kind.name == "interval":
-        return spark_interval((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds)
     return f"CAST('{value}' AS {kind.spark})"
 
 

@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
-from headrace.sql import spans
+from headrace.sql import intervals
 from headrace.sql.casts import cast
-from headrace.sql.intervals import spark_interval
 from headrace.sql.typed import (
     BOOLEAN,
     BYTEA,
@@ -20,6 +19,7 @@ from headrace.sql.typed import (
     NUMERIC,
     TEXT,
     TIMESTAMP,
+    TIMESTAMPTZ,
     Typed,
     common_type,
     describe,
@@ -72,9 +72,9 @@ def _give_types(symbol: str, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         return kind
 
     if left.type is None:
-        return cast(left, beside(right.type), months=True), right
+        return cast(left, beside(right.type)), right
     if right.type is None:
-        return left, cast(right, beside(left.type), months=True)
+        return left, cast(right, beside(left.type))
     return left, right
 
 
@@ -125,7 +125,8 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
         if left.type == right.type == DATE:
             return Typed(f"datediff({left.sql}, {right.sql})", INTEGER)
         kind = widen(left.type, right.type)
-        return Typed(f"({cast(left, kind).sql} - {cast(right, kind).sql})", INTERVAL)
+        later, earlier = (f"unix_micros({cast(cast(side, kind), TIMESTAMPTZ).sql})" for side in (left, right))
+        return intervals.between(later, earlier)
     if is_moment(right.type):
         if symbol == "-":
             raise no_operator(symbol, left.type, right.type)
@@ -137,28 +138,19 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
         raise no_operator(symbol, left.type, right.type)
     if left.type == DATE:
         left = cast(left, TIMESTAMP)
-    months = f" {symbol} {spans.spark_months(right.months)}" if right.months else ""
-    return Typed(f"({left.sql}{months} {symbol} {right.sql})", left.type)
+    return Typed(intervals.moved(left.sql, symbol, right), left.type)
 
 
 def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
     if left.type == right.type == INTERVAL and symbol in "+-":
-        months = spans.added(left.months, symbol, right.months)
-        return Typed(f"({left.sql} {symbol} {right.sql})", INTERVAL, months=months)
+        return intervals.added(left, symbol, right)
     if symbol == "*" and right.type == INTERVAL:
         left, right = right, left
     if left.type != INTERVAL or not is_number(right.type) or symbol not in "*/":
         raise no_operator(symbol, left.type, right.type)
-    if left.months:
-        return _scaled_months(symbol, left, right)
-    return Typed(f"({left.sql} {symbol} {right.sql})", INTERVAL)
-
-
-def _scaled_months(symbol: str, left: Typed, right: Typed) -> Typed:
     if symbol == "*" and is_integer(right.type):
-        rest = left.sql if left.sql == spark_interval(0) else f"({left.sql} * {right.sql})"
-        return Typed(rest, INTERVAL, months=spans.scaled(left.months, right.sql))
-    raise Unsupported("an interval with months can only be multiplied by an integer")
+        return intervals.scaled(left, right)
+    return intervals.scaled_exactly(left, symbol, cast(right, DOUBLE).sql)
 
 
 def negate(value: Typed) -> Typed:
@@ -166,7 +158,9 @@ def negate(value: Typed) -> Typed:
         value = cast(value, DOUBLE)
     if not is_number(value.type) and value.type != INTERVAL:
         raise UndefinedFunction(f"operator does not exist: - {describe(value.type)}")
-    return Typed(f"(- {value.sql})", undeclared(value.type), months=spans.negated(value.months))
+    if value.type == INTERVAL:
+        return intervals.negated(value)
+    return Typed(f"(- {value.sql})", undeclared(value.type))
 
 
 def power(left: Typed, right: Typed) -> Typed:
@@ -198,6 +192,7 @@ def compare(symbol: str, left: Typed, right: Typed) -> Typed:
         raise Unsupported(f"{symbol} on jsonb is not supported", hint="extract a value with ->> and cast it")
     if left.type is not None and left.type.name == "map":
         raise no_operator(symbol, left.type, right.type)
+    left, right = intervals.comparable(left), intervals.comparable(right)
     return Typed(f"({left.sql} {symbol} {right.sql})", BOOLEAN)
 
 

@@ -18,10 +18,13 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from headrace.errors import Unsupported
 from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
 from headrace.sql.functions import is_scalar
+from headrace.sql.intervals import day_time, of_day_time, parts_of
 from headrace.sql.sets import is_set_returning
 from headrace.sql.tree import LambdaVariable
+from headrace.sql.typed import INTERVAL, Typed
 from headrace.types import SqlType
 
 FOUND = "headrace_function"
@@ -39,6 +42,13 @@ class Argument:
     sql: str | None
     """Spark SQL of a constant; None for what differs from row to row."""
 
+    @property
+    def spark(self) -> str:
+        """The type that Spark's functions know it as."""
+        if self.type is None:
+            return "STRING"
+        return "INTERVAL DAY TO SECOND" if self.type == INTERVAL else self.type.spark
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
@@ -50,7 +60,19 @@ class Found:
     """Those of a generator that returns several; the type is then the struct of them."""
 
     def wrap(self, call: str) -> str:
+        if self.type == INTERVAL:
+            return of_day_time(call)
         return call if self.exact else f"CAST({call} AS {self.type.spark})"
+
+
+def for_spark(value: Typed) -> str:
+    """An argument of one of its own functions: there an interval has no months, or is refused."""
+    if value.type != INTERVAL:
+        return value.sql
+    parts = parts_of(value)
+    if isinstance(parts.months, int) and parts.months:
+        raise Unsupported("an interval with months as an argument of a function of Spark's is not supported")
+    return day_time(parts)
 
 
 class FunctionOracle(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from headrace.errors import TypeMismatch
 from headrace.sql import operators
+from headrace.sql.intervals import comparable
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import BOOLEAN, INTERVAL, Typed, is_moment
 from headrace.types import SqlType
@@ -72,6 +73,7 @@ def array_contains_all(left: Typed, right: Typed, symbol: str) -> Typed:
     left, right = operators.same_type(symbol, left, right)
     if left.type.name != "array":
         raise operators.no_operator(symbol, left.type, right.type)
+    left, right = map(comparable, (left, right))
     function = "exists" if symbol == "&&" else "forall"
     inner = f"{function}({right.sql}, _e -> coalesce(array_contains({left.sql}, _e), false))"
     return Typed(f"CASE WHEN {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL THEN {inner} END", BOOLEAN)

@@ -13,6 +13,7 @@ from sqlglot import exp
 from headrace.errors import SqlSyntaxError, TypeMismatch
 from headrace.sql.casts import cast
 from headrace.sql.expressions import Expressions, position_of, row_of, unsupported
+from headrace.sql.intervals import comparable
 from headrace.sql.operators import compare
 from headrace.sql.rows import compare_rows
 from headrace.sql.shapes import as_in
@@ -77,8 +78,19 @@ class Subqueries(Expressions):
 
     def _spark_in(self, left: exp.Expression, query: exp.Expression) -> Typed:
         values, want = self._compared(left, query)
+        values, sql, _ = self._by_length(values, self.query(query, want), want)
         left_sql = values[0].sql if len(values) == 1 else f"({', '.join(value.sql for value in values)})"
-        return Typed(f"({left_sql} IN ({self.query(query, want)}))", BOOLEAN)
+        return Typed(f"({left_sql} IN ({sql}))", BOOLEAN)
+
+    def _by_length(self, values: list[Typed], sql: str, kinds: Types) -> tuple[list[Typed], str, Types]:
+        """The values, and a query for them, with intervals as what they are compared by."""
+        columns = [Typed(f"`_v{number}`", kind) for number, kind in enumerate(kinds)]
+        compared = [comparable(column) for column in columns]
+        if compared == columns:
+            return values, sql, kinds
+        listed = ", ".join(column.sql for column in compared)
+        source = f"({sql}) AS `_q`({', '.join(column.sql for column in columns)})"
+        return list(map(comparable, values)), f"SELECT {listed} FROM {source}", [each.type for each in compared]
 
     def _in_query(self, left: exp.Expression, query: exp.Expression) -> Typed:
         return self._quantified_query("=", left, query, every=False)
@@ -90,10 +102,11 @@ class Subqueries(Expressions):
         the set of values for = ANY and <> ALL, and the least and the greatest for all others."""
         if row_of(left) is not None:
             return self._quantified_rows(symbol, left, query, every=every)
-        (value,), (kind,) = self._compared(left, query)
+        values, kinds = self._compared(left, query)
+        (value,), sql, (kind,) = self._by_length(values, self.query(query, kinds), kinds)
         by_set = (symbol, every) in (("=", False), ("<>", True))
         facts = "'s', collect_set(`_v`)" if by_set else "'l', min(`_v`), 'g', max(`_v`)"
-        source = f"({self.query(query, [kind])}) AS `_q`(`_v`)"
+        source = f"({sql}) AS `_q`(`_v`)"
         summary = f"(SELECT named_struct('n', count(*), 'm', count(`_v`), {facts}) FROM {source})"
         least, greatest = Typed(f"{summary}.l", kind), Typed(f"{summary}.g", kind)
         if by_set:
@@ -119,7 +132,8 @@ class Subqueries(Expressions):
         them NULL or equal."""
         if (symbol, every) not in (("=", False), ("<>", True)) or len(row_of(left)) > ROW_COLUMNS:
             raise unsupported(f"a row with {symbol} {'ALL' if every else 'ANY'} (subquery), or of many columns,", left)
-        values, want = self._compared(left, query)
+        values, kinds = self._compared(left, query)
+        values, sql, want = self._by_length(values, self.query(query, kinds), kinds)
         numbers = range(len(want))
         subsets = [part for size in range(1, len(want) + 1) for part in combinations(numbers, size)]
 
@@ -129,7 +143,7 @@ class Subqueries(Expressions):
 
         names = ", ".join(f"`_v{n}`" for n in numbers)
         sets = ", ".join(f"'s{''.join(map(str, part))}', collect_set({row(part, '`_v{}`'.format)})" for part in subsets)
-        source = f"({self.query(query, want)}) AS `_q`({names})"
+        source = f"({sql}) AS `_q`({names})"
         summary = f"(SELECT named_struct('n', count(*), {sets}) FROM {source})"
 
         def found(part: Sequence[int], missing: Sequence[int]) -> str:

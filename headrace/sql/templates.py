@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import TypeMismatch, Unsupported
-from headrace.sql import spans
+from headrace.sql import intervals
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
@@ -117,7 +117,7 @@ def to_char(name: str, args: list[Typed]) -> Typed:
     if is_number(value.type):
         return Typed(_number_text(value, constant_template(name, args[1])), TEXT)
     if value.type == INTERVAL:
-        return Typed(spans.unfolded(value, _interval_text(constant_template(name, args[1]))), TEXT)
+        return Typed(intervals.unfolded(value, _interval_text(constant_template(name, args[1]))), TEXT)
     if not is_moment(value.type):
         raise Unsupported(f"to_char() of {describe(value.type)} is not supported")
     pieces = _pieces(cast(value, TIMESTAMP).sql, constant_template(name, args[1]))
@@ -165,7 +165,7 @@ _CLOCK = ("hour", "minute", "second")
 
 
 def _interval_text(template: str) -> str:
-    """Spark SQL over the parts of an interval (:func:`headrace.sql.spans.unfolded`)."""
+    """Spark SQL over the parts of an interval (:func:`headrace.sql.intervals.unfolded`)."""
     pieces, plain = [], True
     for token in _TOKEN.findall(template):
         if token in ("FM", "TM"):
@@ -183,7 +183,7 @@ def _interval_text(template: str) -> str:
             pieces.append(spark_string(token.strip('"') if token.startswith('"') else token))
             continue
         part, width = _INTERVAL[short.upper()]
-        number = spans.PARTS[part]
+        number = intervals.PARTS[part]
         if short.upper() in ("HH12", "HH"):
             number = f"({number} % 12 + IF({number} % 12 = 0, 12, 0))"
         elif short.upper() == "MS":
@@ -196,7 +196,7 @@ def _interval_text(template: str) -> str:
         size = f"{width} - IF({number} < 0, {0 if part in _CLOCK else 1}, 0)"  # of a clock, the sign comes on top
         digits = f"CAST(abs({number}) AS STRING)"
         pieces.append(f"IF({number} < 0, '-', '') || lpad({digits}, greatest({size}, length({digits})), '0')")
-    return f"CASE WHEN _u IS NOT NULL AND _m IS NOT NULL THEN {' || '.join(pieces) or chr(39) * 2} END"
+    return f"CASE WHEN {intervals.KNOWN} THEN {' || '.join(pieces) or chr(39) * 2} END"
 
 
 def _name(moment: str, spelling: str, *, padded: bool) -> str:

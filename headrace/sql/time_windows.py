@@ -18,9 +18,9 @@ from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX
 from headrace.errors import SqlSyntaxError, Unsupported
+from headrace.intervals import parse_interval
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.sql.expressions import position_of
-from headrace.sql.intervals import parse_interval
 
 BEGINS, NUMBER = f'"{INTERNAL_PREFIX}begins"', f'"{INTERNAL_PREFIX}number"'
 """Columns on the way to a session: whether one begins with the row, and how many have."""
@@ -110,9 +110,9 @@ def _micros(name: str, node: exp.Expression) -> int:
     if literal is None or not literal.is_string:
         raise Unsupported(f"{name}() with an interval that is not a constant", position=position_of(node))
     span = parse_interval(literal.name)
-    if span.months or span.micros <= 0:
+    if span.months or span.length <= 0:
         raise Unsupported(f"{name}() with an interval of months, or of no time", position=position_of(node))
-    return span.micros
+    return span.length
 
 
 def _interval(micros: int) -> str:

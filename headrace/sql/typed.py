@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headrace.errors import TypeMismatch
 from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, array_of, map_of
@@ -34,14 +35,26 @@ MOMENTS = ("date", "timestamp", "timestamptz")
 MAX_DIGITS = 38
 
 
+Number = int | str
+"""Spark SQL, or a number that is known without it."""
+
+
+class Parts(NamedTuple):
+    """Of an interval, in the order of its fields in Spark. See headrace.sql.intervals."""
+
+    length: Number
+    months: Number
+    days: Number
+
+
 @dataclass(frozen=True)
 class Typed:
     sql: str
     type: SqlType | None
     literal: str | None = None
     """The value of a string constant that has no type yet."""
-    months: int | str = 0
-    """The months of an interval, as Spark SQL unless they are constant; ``sql`` is the rest. See headrace.sql.spans."""
+    parts: Parts | None = None
+    """Of an interval, where they are known without taking ``sql`` apart."""
 
 
 def describe(kind: SqlType | None) -> str:

@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from headrace.catalog import INTERNAL_PREFIX, Column, Lateness
 from headrace.errors import InvalidDefinition, Unsupported
+from headrace.intervals import parse_interval
 from headrace.sql.bind import bind_expression
 from headrace.sql.dialect import parse_expression
-from headrace.sql.intervals import parse_interval
 from headrace.sql.statements import Watermark
 
 FUNCTION = f"{INTERNAL_PREFIX}watermark"
@@ -47,7 +47,7 @@ def constant_micros(node: exp.Expression) -> int | None:
     if not isinstance(literal, exp.Literal) or not literal.is_string or not node.is_type("interval"):
         return None
     span = parse_interval(literal.name)
-    return None if span.months else span.micros
+    return None if span.months else span.length
 
 
 def watermark_call(relation_id: int) -> exp.Anonymous:

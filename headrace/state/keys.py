@@ -4,6 +4,7 @@ Bounds of files, binary searches and range scans then need nothing but ``bytes``
 directions and NULL placement. Each column is a tag byte (NULL or not, which alone decides where NULLs go) and a body:
 
 * integers, dates, times: big endian with the sign bit flipped, so that negatives come first;
+* intervals: their length, months and days as such integers, so that two of one length are neighbours, not one key;
 * numeric(p,s): its unscaled integer, 8 bytes up to 18 digits, else 16;
 * floats: the IEEE bits, flipped so that they sort; one NaN, above all; -0.0 is 0.0;
 * text and bytea: the bytes with 00 written as 00 FF, then 00 00, so that a prefix sorts first and the next column
@@ -31,6 +32,7 @@ import pyarrow.compute as pc
 
 from headrace.catalog import KeyColumn, Relation
 from headrace.errors import CorruptWarehouse, DataError, Unsupported
+from headrace.intervals import FIELDS
 from headrace.state.physical import (
     INTEGER_WIDTHS,
     array_of_ints,
@@ -39,6 +41,7 @@ from headrace.state.physical import (
     float_array,
     from_int,
     int_array,
+    interval_arrays,
     plain,
     precision_of,
     to_int,
@@ -246,6 +249,28 @@ class _Integer(_Fixed):
         return array_of_ints(self.kind.arrow, numbers, None if valid.all() else valid)
 
 
+class _Interval(_Fixed):
+    width = 16
+    fields = ((8, 1 << 63), (4, 1 << 31), (4, 1 << 31))
+
+    def body(self, value: Any) -> bytes:
+        numbers = zip((value[name] for name in FIELDS), self.fields, strict=True)
+        return b"".join((number + offset).to_bytes(width, "big") for number, (width, offset) in numbers)
+
+    def value(self, body: bytes) -> dict[str, int]:
+        parts = body[:8], body[8:12], body[12:]
+        numbers = [int.from_bytes(part, "big") - offset for part, (_, offset) in zip(parts, self.fields, strict=True)]
+        return dict(zip(FIELDS, numbers, strict=True))
+
+    def bodies(self, array: pa.Array) -> np.ndarray:
+        columns = []
+        for numbers, (width, _) in zip(interval_arrays(array), self.fields, strict=True):
+            big = numbers.astype(f">i{width}").view(np.uint8).reshape(-1, width)
+            big[:, 0] ^= 0x80
+            columns.append(big)
+        return np.concatenate(columns, axis=1)
+
+
 class _Float(_Fixed):
     def __init__(self, kind: SqlType, key: KeyColumn):
         super().__init__(kind, key)
@@ -307,6 +332,8 @@ class _Variable(_Column):
 def _column_codec(kind: SqlType, key: KeyColumn) -> _Column:
     if kind.name in INTEGER_WIDTHS:
         return _Integer(kind, key, INTEGER_WIDTHS[kind.name])
+    if kind.name == "interval":
+        return _Interval(kind, key)
     if kind.name == "numeric":
         return _Integer(kind, key, 8 if precision_of(kind) <= 18 else 16)
     if kind.name in ("real", "double precision"):

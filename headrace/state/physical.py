@@ -32,7 +32,6 @@ INTEGER_WIDTHS = {
     "date": 4,
     "timestamp": 8,
     "timestamptz": 8,
-    "interval": 8,
 }
 """Types that are stored as one integer, and its bytes. numeric is one too, but as wide as its precision needs."""
 
@@ -71,8 +70,6 @@ def to_int(kind: SqlType, value: Any) -> int:
     if name == "timestamptz":
         aware = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
         return (aware - _INSTANT_ZERO) // _MICROSECOND
-    if name == "interval":
-        return value // _MICROSECOND
     return int(value)
 
 
@@ -90,8 +87,6 @@ def from_int(kind: SqlType, number: int) -> Any:
             return _WALL_ZERO + datetime.timedelta(microseconds=number)
         if name == "timestamptz":
             return _INSTANT_ZERO + datetime.timedelta(microseconds=number)
-        if name == "interval":
-            return datetime.timedelta(microseconds=number)
     except (OverflowError, ValueError):
         pass
     return number
@@ -137,6 +132,12 @@ def array_of_words(kind: pa.DataType, words: np.ndarray, valid: np.ndarray | Non
     """What :func:`decimal_words` has taken apart."""
     mask = None if valid is None or valid.all() else pa.array(valid).buffers()[1]
     return pa.Array.from_buffers(kind, len(words), [mask, pa.py_buffer(np.ascontiguousarray(words, dtype="<i8"))])
+
+
+def interval_arrays(array: pa.Array) -> list[np.ndarray]:
+    """Length, months and days of a :func:`plain` array as int64, of NULLs 0."""
+    fields = [array.field(number).fill_null(0) for number in range(array.type.num_fields)]
+    return [field.to_numpy(zero_copy_only=False).astype(np.int64, copy=False) for field in fields]
 
 
 def decimal_words(array: pa.Array) -> np.ndarray:

@@ -136,9 +136,11 @@ def spark_literal(value: Any, spark_type: str) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
-    if hasattr(value, "total_seconds"):
-        micros = round(value.total_seconds() * 1_000_000)
-        return f"make_dt_interval(0, 0, 0, CAST({micros} AS DECIMAL(20,0)) / 1000000)"
+    if isinstance(value, dict):  # an interval
+        fields = ", ".join(
+            f"'{name}', CAST({number} AS {'BIGINT' if name == 'length' else 'INT'})" for name, number in value.items()
+        )
+        return f"named_struct({fields})"
     text = value if isinstance(value, str) else str(value)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'" if spark_type == "STRING" else f"CAST('{escaped}' AS {spark_type})"

@@ -20,7 +20,17 @@ import pyarrow as pa
 import xxhash
 
 from headrace.errors import Unsupported
-from headrace.state.physical import INTEGER_WIDTHS, decimal_words, float_array, int_array, plain, precision_of, to_int
+from headrace.intervals import FIELDS
+from headrace.state.physical import (
+    INTEGER_WIDTHS,
+    decimal_words,
+    float_array,
+    int_array,
+    interval_arrays,
+    plain,
+    precision_of,
+    to_int,
+)
 from headrace.types import SqlType, quote_spark
 
 VNODES = 256
@@ -44,7 +54,10 @@ def vnode_of(values: Sequence[Any], types: Sequence[SqlType]) -> int:
         return 0
     hashed = _SEED
     for value, kind in zip(values, types, strict=True):
-        if value is not None:
+        if kind.name == "interval" and value is not None:
+            for field, layout in zip(FIELDS, (_LONG, _INT, _INT), strict=True):
+                hashed = xxhash.xxh64_intdigest(layout.pack(value[field]), hashed)
+        elif value is not None:
             hashed = xxhash.xxh64_intdigest(_hashed_bytes(kind)(value), hashed)
     return hashed % VNODES
 
@@ -88,6 +101,12 @@ def _big_integer(number: int) -> bytes:
 
 def _hash_column(kind: SqlType, array: pa.Array, seeds: np.ndarray) -> np.ndarray:
     name = kind.name
+    if name == "interval":
+        length, *others = (numbers.view(np.uint64) for numbers in interval_arrays(array))
+        hashed = _hash_longs(length, seeds)
+        for numbers in others:
+            hashed = _hash_ints(numbers, hashed)
+        return hashed
     if name in INTEGER_WIDTHS:
         numbers = int_array(array).view(np.uint64)
         return _hash_longs(numbers, seeds) if INTEGER_WIDTHS[name] == 8 else _hash_ints(numbers, seeds)

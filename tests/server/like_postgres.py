@@ -113,8 +113,103 @@ make_interval(days => 1, hours => 2); interval '100 days 00:00:01'; interval '@ 
 extract(day FROM interval '1 day 2 hours'); date_trunc('hour', interval '1 day 02:30')
 sum(x) FROM (VALUES (interval '1 hour'), (interval '2 hours')) v(x)
 avg(x) FROM (VALUES (interval '1 hour'), (interval '2 hours')) v(x); interval '1 day' > interval '23 hours'
-interval '1 day 1 second'::text; to_char(interval '1 day 2 hours', 'DD HH24')
+interval '1 day 1 second'::text; to_char(interval '1 day 2 hours', 'DD HH24'); interval '26 hours'; interval '1 month'
+interval '-1 day 2 hours'; interval '1 year 2 mons 3 days 04:05:06.789'; interval '-1 year -2 mons +3 days -04:05:06'
+interval '1 mon -1 day +00:00:01'; interval '1.5 months'; interval '0.7 years'; interval '1.5 weeks'
+interval '1.5 days'; interval '1-2'; interval '3 04:05:06'; interval 'P1Y2M3DT4H5M6S'; interval 'P0001-02-03T04:05:06'
+interval '1h30m'; interval '1 century 2 decades'; interval '1 mon ago'; interval '12:30.5'; interval '1000 hours'
+interval '-1-2'; interval '1' year; interval '2' month; interval '1 month' * 3; interval '1 month' * 1.5
+interval '1 month' / 4; interval '1 mon 1 day' / 7; interval '1 year' / 3.7; interval '-1 mon 3 days 04:00' * 0.33
+1.1 * interval '1 day 1 sec'; interval '1 month' + interval '30 days'; interval '1 month' - interval '30 days'
+- interval '1 mon -2 days 03:00'; interval '1 month' = interval '30 days'; interval '1 month' > interval '31 days'
+interval '24 hours' = interval '1 day'; interval '1 day' IN (interval '24 hours', interval '1 mon')
+interval '1 day' BETWEEN '23 hours' AND '25 hours'; interval '1 day' IS DISTINCT FROM interval '24 hours'
+nullif(interval '1 day', interval '24 hours'); interval '1 day' = ANY (ARRAY[interval '24 hours'])
+CASE interval '1 day' WHEN interval '24 hours' THEN 1 END; ARRAY[interval '1 day'] = ARRAY[interval '24 hours']
+ROW(interval '1 day', 1) = ROW(interval '24 hours', 1); ARRAY[interval '1 mon', '1 day', NULL]
+array_position(ARRAY[interval '1 day'], interval '24 hours')
+array_remove(ARRAY[interval '1 day', '1 hour'], interval '24 hours')
+ARRAY[interval '1 day'] @> ARRAY[interval '24 hours']; ROW(interval '1 mon', 1); ARRAY[interval '1 mon 2 days']::text
+to_jsonb(interval '1 mon 26 hours'); greatest(interval '1 day', interval '1 mon')
+least(interval '1 day', interval '1 mon'); coalesce(NULL, interval '1 mon')
+interval '1 year 2 mons 3 days 30:05:06.7'::text; NULL::interval; age(timestamp '2024-03-01', timestamp '2024-02-28')
+age(timestamp '2001-04-10', timestamp '1957-06-13'); age(timestamp '2024-01-31 10:00', timestamp '2024-02-29 09:00')
+age(date '2024-03-31', date '2024-02-29'); age(timestamp '2024-03-01 00:00', timestamp '2024-01-31 00:00:01')
+age(timestamptz '2024-05-01 12:00+00', '2023-07-15 13:30+00'); make_interval(1, 2, 3, 4, 5, 6, 7.89)
+make_interval(months => 14); make_interval(secs => 90061.5); make_interval(); justify_days(interval '35 days')
+justify_days(interval '-35 days 1 mon'); justify_hours(interval '50:30'); justify_hours(interval '1 day -1 hour')
+justify_interval(interval '1 mon -1 hour'); justify_interval(interval '35 days 50:30')
+justify_interval(interval '-1 mon 31 days 25:00'); justify_interval(interval '1 day -25:00')
+extract(year FROM interval '26 mons'); extract(month FROM interval '26 mons')
+extract(day FROM interval '40 days 50:00'); extract(hour FROM interval '1 day 50:30')
+extract(minute FROM interval '-01:30'); extract(second FROM interval '-90.5 sec')
+extract(milliseconds FROM interval '90.5 sec'); extract(microseconds FROM interval '90.5 sec')
+extract(quarter FROM interval '7 mons'); extract(decade FROM interval '25 years')
+extract(century FROM interval '250 years'); extract(epoch FROM interval '1 year 1 mon 1 day 1.5 sec')
+extract(epoch FROM interval '-1 mon'); date_part('hour', interval '30:00')
+date_trunc('day', interval '1 mon 2 days 03:00'); date_trunc('month', interval '14 mons 5 days')
+date_trunc('year', interval '26 mons 5 days'); date_trunc('hour', interval '-1 day -02:30')
+date_trunc('quarter', interval '8 mons 1 day'); date_trunc('second', interval '1.9 sec')
+date_trunc('decade', interval '25 years 3 mons'); timestamp '2024-01-31' + interval '1 mon' * 2
+timestamp '2024-01-31' + interval '1 mon -1 day +26:00'; date '2024-03-31' - interval '1 mon 1 day'
+timestamptz '2024-03-31 12:00+00' - interval '1 year 1 mon 1 day 01:00'; interval '1 day' + date '2024-01-31'
+to_char(interval '50:30:15.5', 'HH24:MI:SS.MS'); to_char(interval '1 year 2 mons 3 days', 'YYYY MM DD')
+isfinite(interval '1 mon'); sum(x) FROM (VALUES (interval '1 mon'), ('30:00'), (NULL)) v(x)
+avg(x) FROM (VALUES (interval '1 mon'), ('30:00'), ('2 days')) v(x)
+min(x) FROM (VALUES (interval '1 mon'), ('29 days'), ('800:00')) v(x)
+max(x) FROM (VALUES (interval '1 mon'), ('29 days'), ('800:00')) v(x); sum(x) FROM (VALUES (NULL::interval)) v(x)
+avg(x) FROM (VALUES (NULL::interval)) v(x); count(DISTINCT x) FROM (VALUES (interval '1 day'), ('24:00')) v(x)
+array_agg(x ORDER BY x) FROM (VALUES (interval '1 mon'), ('29 days'), ('800:00')) v(x)
+sum(x) FILTER (WHERE x > '1 hour') FROM (VALUES (interval '1 mon'), ('30 min')) v(x)
+rank() OVER (ORDER BY x) FROM (VALUES (interval '1 day'), ('24:00'), ('23:00')) v(x)
+max(x) OVER () FROM (VALUES (interval '1 mon')) v(x)
+percentile_disc(0.5) WITHIN GROUP (ORDER BY x) FROM (VALUES (interval '1 day'), ('23:00'), ('1 mon')) v(x)
 """
+
+SPANS = (
+    "1 mon", "30 days", "720:00", "30:00", "1 day 06:00", "-1 mon 2 days", "0", "-00:00:00.000001",
+    "14 mons 3 days 4:05:06", "1 day -1 hour", "999 years", "1.1 sec", "-26:00", "1 mon -30 days",
+)  # fmt: skip
+"""Of a column: pairs of them are computed with, printed and compared."""
+
+OF_SPANS = """
+SELECT * FROM {t} ORDER BY id;
+SELECT id, a + b, a - b, a * n, a * f, f * b, a / n, a / f, - a, n * a + b FROM {t} WHERE id % 7 = 0 ORDER BY id;
+SELECT id, a = b, a < b, a <> b, a >= b, a IN (b, '1 day'), a BETWEEN b AND '1 mon', a IS NOT DISTINCT FROM b
+    FROM {t} ORDER BY id;
+SELECT id, a::text, ARRAY[a, b]::text, a || 'x', concat(a, b), to_jsonb(a), array_agg(a) OVER (PARTITION BY id)
+    FROM {t} ORDER BY id;
+SELECT id, extract(epoch FROM a), extract(day FROM a), extract(hour FROM a), extract(second FROM a),
+    extract(year FROM a) FROM {t} ORDER BY id;
+SELECT id, justify_interval(a), justify_days(a), justify_hours(a), date_trunc('day', a), date_trunc('hour', b)
+    FROM {t} ORDER BY id;
+SELECT id, ts + a, ts - b, date '2024-01-31' + b, (ts + a) - ts, age(ts + b, ts), make_interval(months => n,
+    secs => f) FROM {t} WHERE abs(extract(epoch FROM a)) < 1e10 AND abs(extract(epoch FROM b)) < 1e10 ORDER BY id;
+SELECT id, coalesce(c, a), CASE WHEN a > b THEN a ELSE b END, nullif(a, b), greatest(a, b, c), (coalesce(c, a) +
+    b) * 2 FROM {t} WHERE a <> b ORDER BY id;
+SELECT sum(a), avg(a), min(b), max(b), count(a), count(DISTINCT a), count(c), sum(c), avg(b) FROM {t};
+SELECT n, sum(a), avg(a), min(a), max(a) FROM {t} GROUP BY n ORDER BY n;
+SELECT a, id FROM {t} WHERE a < b ORDER BY a DESC, id LIMIT 20;
+SELECT extract(epoch FROM a), count(*) FROM {t} GROUP BY a ORDER BY 1;
+SELECT count(*) FROM (SELECT DISTINCT a FROM {t}) d;
+SELECT count(*) FROM (SELECT a FROM {t} UNION SELECT b FROM {t}) u;
+SELECT count(*) FROM (SELECT a FROM {t} WHERE id < 30 EXCEPT SELECT b FROM {t} WHERE id > 150) u;
+SELECT count(*) FROM (SELECT a FROM {t} INTERSECT SELECT '30 days') u;
+SELECT count(*) FROM {t} x JOIN {t} y ON x.a = y.b;
+SELECT count(*) FROM {t} x LEFT JOIN {t} y ON x.a = y.b AND y.id < 5 WHERE y.id IS NULL;
+SELECT count(*) FROM {t} WHERE a IN (SELECT b FROM {t} WHERE id < 3);
+SELECT count(*) FROM {t} WHERE a NOT IN (SELECT b FROM {t} WHERE id < 3);
+SELECT count(*) FROM {t} WHERE a > ALL (SELECT b FROM {t} WHERE id < 3);
+SELECT id, rank() OVER (ORDER BY a), count(*) OVER (PARTITION BY a), lag(a) OVER (ORDER BY id), sum(a) OVER
+    (ORDER BY id) FROM {t} ORDER BY id;
+SELECT count(DISTINCT x) FROM (SELECT unnest(l) AS x FROM {t}) u;
+SELECT v, v::interval, (v || ' ago')::interval FROM (SELECT DISTINCT a::text AS v FROM {t}) u ORDER BY v;
+SELECT v::interval FROM (SELECT * FROM (VALUES (1, '1 day 2 hours'), (2, '1.5 mons'), (3, '0.7 years'), (4, '26:00'),
+    (5, '3 04:05:06.7'), (6, '5'), (7, '1h30m'), (8, '@ 2 weeks ago'), (9, '-1 mon +3 days -00:01'), (10, NULL),
+    (11, '1.5 weeks'), (12, '100 ms'), (13, '2 centuries'), (14, '1 yr, 2 mons')) x (id, v) LIMIT 20) u ORDER BY id;
+SELECT id, l, l[1], l || a, array_position(l, b), a = ANY (l) FROM {t} ORDER BY id;
+"""
+"""Queries on a table of all pairs of them."""
 
 JSONS = r"""
 '{"b": 1, "a": [1, null]}'::jsonb; '"a"'::jsonb; 'null'::jsonb; '[]'::jsonb; '{}'::jsonb; '1'::jsonb; '-1'::jsonb
@@ -197,6 +292,8 @@ DIFFERENT = {
     "timestamp(6) '2024-02-29 12:34:56.123456'": (1114, -1, "2024-02-29 12:34:56.123456"),
     "interval '1' day": (1186, -1, "1 day"),
     "interval '5' minute": (1186, -1, "00:05:00"),
+    "interval '1' year": (1186, -1, "1 year"),
+    "interval '2' month": (1186, -1, "2 mons"),
 }
 """What Headrace answers instead of what PostgreSQL does: a text, or number and modifier of the type, too. docs/sql.md
 and docs/server.md say why."""
@@ -215,8 +312,6 @@ KNOWN = {
     "10.0 / 4": "2.5",
     "avg(x) FROM (VALUES (1), (2)) v(x)": "1.5",
     "sqrt(2.0)": "1.4142135623730951",
-    "interval '26 hours'": "1 day 02:00:00",
-    "interval '-1 day 2 hours'": "-22:00:00",
     "'1.50'::jsonb": "1.5",
     """'{"aa": 1, "b": 2}'::jsonb::text""": '{"aa": 1, "b": 2}',
     """'{"a": {"b": 1}}'::jsonb ->> 'a'""": '{"b":1}',
@@ -226,8 +321,7 @@ KNOWN = {
 """Values that differ, as the SQL reference lists them: the query, and what Headrace prints."""
 
 REFUSED = {
-    "age(timestamp '2024-03-01', timestamp '2024-02-28')": "0A000",
-    "interval '1 month'": "0A000",
+    "interval '300000 years'": "22015",
     "time '12:34'": "0A000",
     "'a'::char(3)": "0A000",
     "gen_random_uuid()::uuid": "0A000",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import struct
@@ -103,6 +104,35 @@ def test_columns(postgres, connect, table):
         for form in (TEXT, BINARY):
             answers = zip(names, ask(postgres, sql, form), ask(connection, sql, form), strict=True)
             wrong += [f"{name}: {ours}, PostgreSQL {theirs}" for name, theirs, ours in answers if theirs != ours]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_intervals(postgres, connect, table):
+    connection = connect()
+    pairs = [(one, other) for one in cases.SPANS for other in cases.SPANS]
+    rows = ", ".join(
+        f"({number}, '{a}', '{b}', {'NULL' if number % 3 else repr(b)}, {number % 5 - 2 or 7}, {number % 9 / 4 + 0.3},"
+        f" timestamp '2024-01-31 12:34:56', ARRAY[interval '{a}', NULL, '{b}'])"
+        for number, (a, b) in enumerate(pairs)
+    )
+    columns = "id int PRIMARY KEY, a interval, b interval, c interval, n int, f float8, ts timestamp, l interval[]"
+    for each in (postgres, connection):
+        each.execute(f"CREATE TABLE {table} ({columns})")
+        each.execute(f"INSERT INTO {table} VALUES {rows}")
+    wrong = []
+    for sql in cases.OF_SPANS.format(t=table).split(";\n")[:-1]:
+        for form in (TEXT, BINARY):
+            try:
+                theirs, ours = (ask(each, sql, form) for each in (postgres, connection))
+            except AssertionError as error:
+                wrong.append(str(error))
+                continue
+            for at, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+                if their != our:
+                    pairs = list(itertools.zip_longest(our[2], their[2]))
+                    row = next((n for n, (one, other) in enumerate(pairs) if one != other), 0)
+                    shape = f"{our[:2]}, {their[:2]}, {len(our[2])} and {len(their[2])} rows"
+                    wrong.append(f"{sql}\n  column {at}: {pairs[row][0]}, PostgreSQL {pairs[row][1]} ({shape})")
     assert not wrong, "\n".join(wrong)
 
 

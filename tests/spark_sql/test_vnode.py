@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.intervals import Interval
 from headrace.state.vnode import spark_expression, vnode_of, vnodes_of
 from headrace.types import SqlType
 from tests.support.values import KEY_TYPES, NUMERIC_18, NUMERIC_19, NUMERIC_DEFAULT, NUMERIC_SMALL, maybe
@@ -27,7 +28,7 @@ EDGES = {
     SqlType("date"): [datetime.date(1, 1, 1), datetime.date(1970, 1, 1), datetime.date(9999, 12, 31)],
     SqlType("timestamp"): [datetime.datetime(1, 1, 2), datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)],
     SqlType("timestamptz"): [datetime.datetime(year, 2, 28, tzinfo=datetime.UTC) for year in (2, 1582, 1970, 2024)],
-    SqlType("interval"): [datetime.timedelta(days=days, microseconds=1) for days in (0, -1, 10**8, -(10**8))],
+    SqlType("interval"): [Interval(n, -n, 7 * n).stored for n in (0, 1, -1, 10**6, -(10**6))],
     NUMERIC_SMALL: [Decimal("0.000"), Decimal("-0.001"), Decimal("999999999.999")],
     NUMERIC_18: [Decimal(10**18 - 1), Decimal(-(10**18) + 1), Decimal(0)],
     NUMERIC_19: [Decimal("0.0000"), Decimal("0.0127"), Decimal("0.0128"), Decimal("-0.0128"), Decimal("-0.0129")],

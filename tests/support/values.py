@@ -79,7 +79,7 @@ def values(kind: SqlType) -> st.SearchStrategy[Any]:
         "date": st.dates(),
         "timestamp": st.datetimes(first, last),
         "timestamptz": st.datetimes(first, last, timezones=st.just(datetime.UTC)),
-        "interval": st.timedeltas(datetime.timedelta(days=-100_000_000), datetime.timedelta(days=100_000_000)),
+        "interval": st.fixed_dictionaries({"length": signed(64), "months": signed(32), "days": signed(32)}),
     }[kind.name]
 
 

@@ -61,7 +61,7 @@ def test_types_without_a_counterpart_are_refused_by_name_and_can_be_had_as_text(
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("1 mon", SqlType("interval")),
+        ("1 fortnight", SqlType("interval")),
         ("{{1,2},{3,4}}", array_of(SqlType("integer"))),
         ("[0:1]={1,2}", array_of(SqlType("integer"))),
         ("{1,x}", array_of(SqlType("integer"))),

@@ -8,8 +8,11 @@ from decimal import Decimal
 
 import pytest
 
+from headrace.intervals import Interval
 from headrace.serving.render import render
 from headrace.types import SqlType, array_of
+
+HOUR = 3_600_000_000
 
 BOOLEAN, INTEGER, TEXT, BYTEA = SqlType("boolean"), SqlType("integer"), SqlType("varchar"), SqlType("bytea")
 REAL, DOUBLE = SqlType("real"), SqlType("double precision")
@@ -121,13 +124,13 @@ def test_real(value, text):
         (datetime(2026, 1, 1, tzinfo=UTC), "timestamptz", "2026-01-01 00:00:00+00"),
         (datetime(2026, 1, 1, 0, 0, 0, 500000, tzinfo=UTC), "timestamptz", "2026-01-01 00:00:00.5+00"),
         (datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=2))), "timestamptz", "2025-12-31 23:00:00+00"),
-        (timedelta(0), "interval", "00:00:00"),
-        (timedelta(days=1), "interval", "1 day"),
-        (timedelta(days=1, hours=2), "interval", "1 day 02:00:00"),
-        (timedelta(days=2, seconds=1, milliseconds=500), "interval", "2 days 00:00:01.5"),
-        (timedelta(hours=-2), "interval", "-02:00:00"),
-        (timedelta(days=-1, hours=-2), "interval", "-1 days -02:00:00"),
-        (timedelta(microseconds=-1), "interval", "-00:00:00.000001"),
+        (Interval(0, 0, 0), "interval", "00:00:00"),
+        (Interval(0, 1, 0), "interval", "1 day"),
+        (Interval(0, 0, 30 * HOUR), "interval", "30:00:00"),
+        (Interval(0, 1, 2 * HOUR).stored, "interval", "1 day 02:00:00"),
+        (Interval(0, 0, -2 * HOUR), "interval", "-02:00:00"),
+        (Interval(0, -1, 2 * HOUR), "interval", "-1 days +02:00:00"),
+        (Interval(-14, 3, -1), "interval", "-1 years -2 mons +3 days -00:00:00.000001"),
     ],
 )
 def test_time(value, kind, text):

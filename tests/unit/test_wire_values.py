@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import struct
 import uuid
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.catalog import Catalog, Column, Relation
 from headrace.errors import DataError, SqlSyntaxError
+from headrace.intervals import Interval
 from headrace.serving.render import render
 from headrace.serving.server import parameters
 from headrace.serving.server.spool import Spool
@@ -40,7 +41,9 @@ VALUES = {
     "bytea": st.binary(),
     "date": st.dates(),
     "timestamp": st.datetimes(),
-    "interval": st.timedeltas(timedelta(days=-10_000), timedelta(days=10_000)),
+    "interval": st.builds(
+        Interval, st.integers(-9999, 9999), st.integers(-(2**31), 2**31 - 1), st.integers(-(2**62), 2**62)
+    ),
     "numeric": st.decimals(allow_nan=False, allow_infinity=False, places=10, min_value=-(10**27), max_value=10**27),
 }
 

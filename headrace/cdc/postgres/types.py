@@ -1,8 +1,8 @@
 """PostgreSQL's types as ours.
 
 A column's natural type holds every ordinary value of it exactly. Where PostgreSQL has values beyond (infinite dates,
-NaN in numeric, years before Christ, months in an interval, arrays of arrays), meeting one stops the table with an error
-that names column and value. Every type can also be had as VARCHAR: the text that PostgreSQL prints.
+NaN in numeric, years before Christ, arrays of arrays), meeting one stops the table with an error that names column and
+value. Every type can also be had as VARCHAR: the text that PostgreSQL prints.
 """
 
 from __future__ import annotations

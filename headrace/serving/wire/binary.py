@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import DataError, Unsupported
+from headrace.intervals import Interval
 from headrace.serving.render import render, renderer
 from headrace.serving.wire.oids import UUID, oid_of
 from headrace.types import SqlType, array_of
@@ -114,12 +115,8 @@ def _timestamp(value: datetime) -> bytes:
     return struct.pack("!q", (value - _EPOCH) // _MICROSECOND)
 
 
-def _interval(value: timedelta) -> bytes:
-    micros = value // _MICROSECOND
-    # Of both signs the same, as the text has it: -26 hours are -1 day and -2 hours.
-    days, rest = divmod(abs(micros), 86_400_000_000)
-    sign = -1 if micros < 0 else 1
-    return struct.pack("!qii", sign * rest, sign * days, 0)
+def _interval(value: Interval) -> bytes:
+    return struct.pack("!qii", value.micros, value.days, value.months)
 
 
 def _numeric(text: str) -> bytes:
@@ -236,11 +233,9 @@ def _read_jsonb(data: bytes) -> str:
     return text
 
 
-def _read_interval(data: bytes) -> timedelta:
+def _read_interval(data: bytes) -> Interval:
     micros, days, months = struct.unpack("!qii", data)
-    if months:
-        raise Unsupported("a parameter that is an interval with months is not supported", hint="write it as a constant")
-    return timedelta(days=days, microseconds=micros)
+    return Interval(months, days, micros)
 
 
 def _read_timestamp(data: bytes) -> datetime:
