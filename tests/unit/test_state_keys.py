@@ -29,6 +29,8 @@ def compare_values(left: Any, right: Any) -> int:
             return int(math.isnan(left)) - int(math.isnan(right))
     if isinstance(left, str):
         left, right = left.encode(), right.encode()
+    if isinstance(left, dict):  # an interval: its length, and then its parts
+        left, right = tuple(left.values()), tuple(right.values())
     return int(left > right) - int(left < right)
 
 
