@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.catalog import KeyColumn
 from headrace.errors import CorruptWarehouse, DataError, Unsupported
+from headrace.intervals import FIELDS
 from headrace.state.keys import KeyCodec
 from headrace.types import SqlType, array_of
 from tests.support.values import KEY_TYPES, maybe, values
@@ -30,7 +31,7 @@ def compare_values(left: Any, right: Any) -> int:
     if isinstance(left, str):
         left, right = left.encode(), right.encode()
     if isinstance(left, dict):  # an interval: its length, and then its parts
-        left, right = tuple(left.values()), tuple(right.values())
+        left, right = ([value[name] for name in FIELDS] for value in (left, right))
     return int(left > right) - int(left < right)
 
 
