@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.catalog import KeyColumn
 from headrace.errors import CorruptWarehouse, DataError, Unsupported
+from headrace.intervals import FIELDS
 from headrace.state.keys import KeyCodec
 from headrace.types import SqlType, array_of
 from tests.support.values import KEY_TYPES, maybe, values
@@ -29,6 +30,8 @@ def compare_values(left: Any, right: Any) -> int:
             return int(math.isnan(left)) - int(math.isnan(right))
     if isinstance(left, str):
         left, right = left.encode(), right.encode()
+    if isinstance(left, dict):  # intervals; those of one length have an order, too
+        left, right = ([each[name] for name in FIELDS] for each in (left, right))
     return int(left > right) - int(left < right)
 
 
