@@ -75,7 +75,7 @@ class Interval(NamedTuple):
         return Interval(0, -days, -rest) if micros < 0 else Interval(0, days, rest)
 
 
-def from_arrow(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def from_arrow(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Arrow's durations and intervals as what is stored; anything else as it is."""
     if pa.types.is_duration(values.type):
         micros = values.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
@@ -85,7 +85,8 @@ def from_arrow(values: pa.ChunkedArray) -> pa.ChunkedArray:
         found = [None if each is None else Interval(each.months, each.days, each.nanoseconds // 1000) for each in parts]
     else:
         return values
-    return pa.chunked_array([pa.array([each and each.stored for each in found], ARROW)])
+    array = pa.array([None if each is None else each.stored for each in found], ARROW)
+    return array if isinstance(values, pa.Array) else pa.chunked_array([array])
 
 
 # --- text to interval -------------------------------------------------------------------------------------------

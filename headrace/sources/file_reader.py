@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import DataError
+from headrace.intervals import from_arrow
 from headrace.sources import decoding
 from headrace.sources.connector import BadRecord, Decoded
 from headrace.sources.definition import OFFSET, PARTITION, Definition
 from headrace.sources.listing import Piece
 from headrace.state.files import Files
+from headrace.types import SqlType
 
 BLOCK = 16_384
 TAIL = 1 << 16
@@ -173,7 +175,7 @@ class FileReader:
     def _cast(self, part: pa.RecordBatch, wanted: list[str]) -> dict[str, pa.Array]:
         """ArrowNotImplementedError, if a column has a type of which nothing can ever fit."""
         return {
-            name: part.column(name).cast(kind.arrow) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
+            name: _as(part.column(name), kind) if name in wanted else pa.nulls(part.num_rows, kind.arrow)
             for name, kind in self.definition.columns
         }
 
@@ -183,7 +185,7 @@ class FileReader:
         for name, kind in self.definition.columns:
             for row in range(part.num_rows) if name in wanted else ():
                 try:
-                    part.column(name).slice(row, 1).cast(kind.arrow)
+                    _as(part.column(name).slice(row, 1), kind)
                 except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
                     found.setdefault(row, f'column "{name}": {str(problem).splitlines()[0]}')
         return found
@@ -265,3 +267,7 @@ def _rest_of_line(opened: Any, piece: Piece) -> bytes:
         if end or not more:
             break
     return b"".join(parts)
+
+
+def _as(values: pa.Array, kind: SqlType) -> pa.Array:
+    return (from_arrow(values) if kind.name == "interval" else values).cast(kind.arrow)
