@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_EVEN, Decimal
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from headrace.errors import DataError
 
 DAY = 86_400_000_000
@@ -26,6 +28,8 @@ MONTH = 30 * DAY
 
 FIELDS = ("length", "months", "days")
 """Of what is stored"""
+
+ARROW = pa.struct(list(zip(FIELDS, (pa.int64(), pa.int32(), pa.int32()), strict=True)))
 
 
 class Interval(NamedTuple):
@@ -63,6 +67,26 @@ class Interval(NamedTuple):
             clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
             parts.append(before + clock + (f".{fraction:06}".rstrip("0") if fraction else ""))
         return " ".join(parts)
+
+    @staticmethod
+    def between(micros: int) -> Interval:
+        """So many microseconds, as days and the rest of them, of one sign."""
+        days, rest = divmod(abs(micros), DAY)
+        return Interval(0, -days, -rest) if micros < 0 else Interval(0, days, rest)
+
+
+def from_arrow(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Arrow's durations and intervals as what is stored; anything else as it is."""
+    if pa.types.is_duration(values.type):
+        micros = values.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
+        found = [None if each is None else Interval.between(each) for each in micros]
+    elif values.type == pa.month_day_nano_interval():
+        parts = values.to_pylist()
+        found = [None if each is None else Interval(each.months, each.days, each.nanoseconds // 1000) for each in parts]
+    else:
+        return values
+    array = pa.array([None if each is None else each.stored for each in found], ARROW)
+    return array if isinstance(values, pa.Array) else pa.chunked_array([array])
 
 
 # --- text to interval -------------------------------------------------------------------------------------------

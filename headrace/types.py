@@ -23,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace import intervals
 from headrace.errors import Unsupported
 
 _SPARK = {
@@ -53,7 +54,7 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", tz="UTC"),
-    "interval": pa.struct([("length", pa.int64()), ("months", pa.int32()), ("days", pa.int32())]),
+    "interval": intervals.ARROW,
     "jsonb": pa.string(),
 }
 

@@ -30,6 +30,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from headrace.errors import CorruptWarehouse, HeadraceError, InvalidParameterValue
+from headrace.intervals import Interval
 from headrace.state.keys import KeyCodec
 from headrace.state.vnode import VNODES
 
@@ -195,8 +196,12 @@ def _describe(position: Position, codec: KeyCodec) -> str:
         return "not started"
     if position is DONE:
         return "done"
-    values = ("NULL" if value is None else str(value) for value in codec.decode(position))
+    values = ("NULL" if value is None else _text(value) for value in codec.decode(position))
     return f"({', '.join(values)})"
+
+
+def _text(value: Any) -> str:
+    return str(Interval.of(value) if isinstance(value, dict) else value)
 
 
 def _ranges(numbers: list[int]) -> str:

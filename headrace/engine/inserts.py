@@ -28,6 +28,7 @@ from headrace.errors import (
     TypeMismatch,
     WrongObjectKind,
 )
+from headrace.intervals import from_arrow
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_expression, bind_query, has_query, relations_of
 from headrace.sql.casts import assign, cast
@@ -36,7 +37,7 @@ from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
 from headrace.sql.text import nul_character
 from headrace.sql.translate import Translator
-from headrace.sql.typed import Typed
+from headrace.sql.typed import INTERVAL, Typed
 from headrace.state.layout import Layout
 from headrace.state.lookup import lookup
 from headrace.state.manifest import Manifest
@@ -223,7 +224,7 @@ def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRo
 
 def _converted(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     try:
-        converted = values.cast(column.type.arrow)
+        converted = (from_arrow(values) if column.type == INTERVAL else values).cast(column.type.arrow)
         if any(_has_nul(chunk) for chunk in converted.chunks):
             raise nul_character()
         return converted

@@ -25,7 +25,7 @@ from headrace.plan.pieces import conjunction, conjuncts
 from headrace.sql.expressions import COLUMN_TYPE
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import type_of
-from headrace.sql.typed import BOOLEAN, is_float, is_integer
+from headrace.sql.typed import BOOLEAN, INTERVAL, is_float, is_integer
 from headrace.state.runs import WEIGHT
 from headrace.types import SqlType
 
@@ -369,6 +369,8 @@ def _sum(name: str, item: exp.Expression, kind: SqlType) -> Sum:
         source = type_of(argument)
         if source is None or not (is_integer(source) or source.name == "numeric"):
             raise NotVectorized(f"a sum of {source}")
+    if call.this in ("min", "max") and type_of(argument) == INTERVAL:
+        raise NotVectorized("the shortest or longest interval")
     return Sum(name, call.this, vector_of(_flat(argument)), condition, kind.arrow)
 
 

@@ -25,14 +25,15 @@ from headrace.operators.vectors import (
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.sql.datatypes import sql_type
 from headrace.sql.expressions import Expressions
+from headrace.sql.lengths import FUNCTION as LENGTH
 from headrace.sql.literals import NOT_CONSTANT, constant
-from headrace.sql.typed import BOOLEAN, MAX_DIGITS, TEXT, digits, is_float, is_integer, widen
+from headrace.sql.typed import BIGINT, BOOLEAN, INTERVAL, MAX_DIGITS, TEXT, digits, is_float, is_integer, widen
 from headrace.types import SqlType
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "date", "timestamp",
-            "timestamptz")  # fmt: skip
+            "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
 QUOTIENT = SqlType("numeric", precision=38, scale=18)
@@ -229,7 +230,13 @@ def _comparable(symbol: str, *nodes: exp.Expression) -> tuple[Vector, ...]:
         common = wider
     if common.name not in _ORDERED and not (common.name in _EQUAL_ONLY and symbol in ("=", "<>")):
         raise NotVectorized(f"{symbol} of {common}")
-    return tuple(_as(node, common) for node in nodes)
+    sides = tuple(_as(node, common) for node in nodes)
+    return tuple(map(_length, sides)) if common == INTERVAL else sides
+
+
+def _length(value: Vector) -> Vector:
+    """What an interval is compared by."""
+    return Call("interval_length", (value,), BIGINT.arrow)
 
 
 def _between(node: exp.Between) -> Vector:
@@ -314,6 +321,8 @@ def _call(node: exp.Anonymous) -> Vector:
         field = arguments[0].name.lower()
         if field in ("year", "month", "day") and (_kind(arguments[1]) or TEXT).name == "date":
             return Call(field, (_vector(arguments[1]),), kind.arrow)
+    if name == LENGTH and len(arguments) == 1:
+        return _length(_as(arguments[0], INTERVAL))
     if name == "coalesce" and kind is not None:
         return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
     raise NotVectorized(f"{name}()")

@@ -233,6 +233,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "upper": _ascii(pc.ascii_upper),
     "lower": _ascii(pc.ascii_lower),
     "length": pc.utf8_length,
+    "interval_length": lambda value: pc.struct_field(value, [0]),
     # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
     "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
     "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.errors import DataError
+from headrace.intervals import from_arrow
 from headrace.sources import decoding
 from headrace.sources.connector import BadRecord, Decoded
 from headrace.sources.definition import OFFSET, PARTITION, Definition
@@ -262,7 +263,7 @@ class FileReader:
 
 
 def _fitted(values: pa.Array, kind: SqlType) -> pa.Array:
-    found = values.cast(kind.arrow)
+    found = (from_arrow(values) if kind.name == "interval" else values).cast(kind.arrow)
     if kind.name == "real" and pa.types.is_floating(values.type):
         if pc.any(pc.and_(pc.is_inf(found), pc.is_finite(values))).as_py():
             raise pa.ArrowInvalid("a number is too large for type real")

@@ -143,7 +143,8 @@ def _avg(name: str, call: AggregateCall) -> Aggregate:
 def _intervals(name: str, call: AggregateCall, value: Typed) -> Aggregate:
     """A sum or an average, part by part."""
     if call.distinct:
-        raise Unsupported(f"{name}(DISTINCT …) of intervals", hint="take them from a subquery with SELECT DISTINCT")
+        wrap = intervals.of_different("{}", averaged=name == "avg")
+        return Aggregate(call=f"collect_set({value.sql})", type=INTERVAL, wrap=wrap)
     length, *rest = (f"sum({intervals.number(part)})" for part in intervals.parts_of(value))
     if name == "sum":
         wrap = intervals.total("{}", "{1}", "{2}")

@@ -278,6 +278,20 @@ def average(length: str, months: str, days: str, count: str) -> str:
     return scaled_exactly(interval(Parts(length, months, days)), "/", f"CAST({count} AS DOUBLE)").sql
 
 
+def of_different(collected: str, *, averaged: bool) -> str:
+    """The sum or the average of an array of intervals, each length once; NULL of none."""
+    once = "filter(_s, (_e, _n) -> _n = 0 OR get(_s, _n - 1).length <> _e.length)"
+    start = "named_struct('length', 0L, 'months', 0L, 'days', 0L, 'count', 0L)"
+    sums = ", ".join(f"'{field}', _t.{field} + _e.{field}" for field in Parts._fields)
+    added = f"named_struct({sums}, 'count', _t.count + 1L)"
+    total = f"aggregate({once}, {start}, (_t, _e) -> {added})"
+    parts = Parts(*(f"_i.{field}" for field in Parts._fields))
+    found = average(*parts, "_i.count") if averaged else _struct(parts)
+    fields = {name: f"_t.{name}" for name in (*Parts._fields, "count")}
+    made = f"transform(array({total}), _t -> {let(fields, f'IF(_i.count = 0, NULL, {found})')})"
+    return f"get(get(transform(array(array_sort({collected})), _s -> {made}), 0), 0)"
+
+
 # --- text -------------------------------------------------------------------------------------------------------
 
 PARTS = {

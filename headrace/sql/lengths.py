@@ -6,6 +6,7 @@ group of them shows the one of which the most is not in months and days.
 | what is written | what it becomes |
 | --- | --- |
 | `SELECT i, count(*) … GROUP BY i` | `SELECT min(i), count(*) … GROUP BY _hr_length(i)` |
+| the same with `GROUPING SETS` | `CASE WHEN grouping(_hr_length(i)) = 0 THEN min(i) END` |
 | `SELECT DISTINCT i …`, `… UNION …` | the same of a subquery, without the count |
 | `… EXCEPT …`, `… INTERSECT …` | the same, `HAVING` rows of the one side only, or of both |
 | `ORDER BY i`, `PARTITION BY i`, `DISTINCT ON (i)`, `count(DISTINCT i)` | the same of `_hr_length(i)` |
@@ -81,37 +82,51 @@ def _ordered(item: exp.Expression, node: exp.Select, kinds: Types, kind_of: Kind
 
 def _group(node: exp.Select, kind_of: Kind) -> None:
     group = node.args.get("group")
-    if group is None or any(isinstance(each, _SETS) for each in group.expressions):
+    if group is None:
         return
-    keys = [each for each in group.expressions if not isinstance(each, exp.Literal) and kind_of(each) == INTERVAL]
+    owners = [group, *group.find_all(*_SETS, exp.Tuple)]
+    listed = [each for owner in owners for each in owner.expressions]
+    plain = [each for each in listed if not isinstance(each, (*_SETS, exp.Tuple, exp.Literal))]
+    keys = [each for each in plain if kind_of(each) == INTERVAL]
     if not keys:
         return
+    in_sets = any(isinstance(each, _SETS) for each in listed)
     # Only what looks at the group's rows is shown of them, and not what an aggregate takes.
-    node.set(
-        "expressions", [exp.alias_(_shown(each.unalias(), keys), each.alias, quoted=True) for each in node.expressions]
-    )
+    items = [(_shown(each.unalias(), keys, in_sets), each.alias) for each in node.expressions]
+    node.set("expressions", [exp.alias_(each, name, quoted=True) for each, name in items])
     having, order = node.args.get("having"), node.args.get("order")
     if having is not None:
-        having.set("this", _shown(having.this, keys))
+        having.set("this", _shown(having.this, keys, in_sets))
     for each in order.expressions if order is not None else []:
-        each.set("this", _shown(each.this, keys))
-    group.set("expressions", [length(each) if each in keys else each for each in group.expressions])
+        each.set("this", _shown(each.this, keys, in_sets))
+    for owner in owners:
+        owner.set("expressions", [length(each) if each in keys else each for each in owner.expressions])
 
 
-_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 
 
-def _shown(node: exp.Expression, keys: list[exp.Expression]) -> exp.Expression:
+def _shown(node: exp.Expression, keys: list[exp.Expression], in_sets: bool) -> exp.Expression:
     if node in keys:
-        return exp.Anonymous(this="min", expressions=[node.copy()])
+        least = exp.Anonymous(this="min", expressions=[node.copy()])
+        if not in_sets:
+            return least
+        there = exp.EQ(this=_grouping([length(node.copy())]), expression=exp.Literal.number(0))
+        return exp.Case(ifs=[exp.If(this=there, true=least)])
+    if isinstance(node, exp.Anonymous) and node.this == "grouping":
+        return _grouping([length(each.copy()) if each in keys else each for each in node.expressions])
     if isinstance(node, exp.Query) or is_own_aggregate(node):
         return node
     for key, value in list(node.args.items()):
         if isinstance(value, exp.Expression):
-            node.set(key, _shown(value, keys))
+            node.set(key, _shown(value, keys, in_sets))
         elif isinstance(value, list):
-            node.set(key, [_shown(each, keys) if isinstance(each, exp.Expression) else each for each in value])
+            node.set(key, [_shown(each, keys, in_sets) if isinstance(each, exp.Expression) else each for each in value])
     return node
+
+
+def _grouping(arguments: list[exp.Expression]) -> exp.Expression:
+    return exp.Anonymous(this="grouping", expressions=arguments)
 
 
 # --- rows that are taken once -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from headrace.errors import Unsupported
 from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
+from headrace.sql.casts import error_if
 from headrace.sql.functions import is_scalar
 from headrace.sql.intervals import day_time, of_day_time, parts_of
 from headrace.sql.sets import is_set_returning
@@ -70,9 +71,14 @@ def for_spark(value: Typed) -> str:
     if value.type != INTERVAL:
         return value.sql
     parts = parts_of(value)
-    if isinstance(parts.months, int) and parts.months:
-        raise Unsupported("an interval with months as an argument of a function of Spark's is not supported")
+    if isinstance(parts.months, str):
+        return error_if(f"{parts.months} <> 0", _MONTHS, day_time(parts))
+    if parts.months:
+        raise Unsupported(_MONTHS)
     return day_time(parts)
+
+
+_MONTHS = "an interval with months as an argument of a function that only Spark has is not supported"
 
 
 class FunctionOracle(Protocol):

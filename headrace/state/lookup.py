@@ -175,8 +175,9 @@ class ReadProbes:
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
         exactly = self.whole_keys and len(self.layout.key_names) > 1
         for name in keys.column_names:
-            if self.layout.types[name].name in ("real", "double precision"):
-                exactly = self.whole_keys  # Arrow tells 0.0 from -0.0 and one NaN from another; keys do not
+            if self.layout.types[name].name in ("real", "double precision", "interval"):
+                # Arrow tells 0.0 from -0.0 and one NaN from another; keys do not. And it does not look for structs.
+                exactly = self.whole_keys
                 continue
             wanted = pc.unique(keys[name]).cast(table.schema.field(name).type)
             table = _with_low_bits_of(table, name, wanted)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.catalog import KeyColumn
+from headrace.intervals import FIELDS
 from headrace.state.layout import Layout
 from headrace.state.physical import precision_of, scale_of
 from headrace.state.runs import VNODE, RunFile
@@ -137,10 +138,8 @@ def spark_literal(value: Any, spark_type: str) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if isinstance(value, dict):  # an interval
-        fields = ", ".join(
-            f"'{name}', CAST({number} AS {'BIGINT' if name == 'length' else 'INT'})" for name, number in value.items()
-        )
-        return f"named_struct({fields})"
+        length, months, days = (value[name] for name in FIELDS)
+        return f"named_struct('length', CAST('{length}' AS BIGINT), 'months', {months}, 'days', {days})"
     text = value if isinstance(value, str) else str(value)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'" if spark_type == "STRING" else f"CAST('{escaped}' AS {spark_type})"

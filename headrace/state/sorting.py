@@ -44,10 +44,10 @@ def sort_order(layout: Layout, rows: pa.Table, then: Sequence[str]) -> pa.Array:
                 continue
             order = order[np.argsort(column[order], kind="stable")]
         return pa.array(order[np.argsort(rows[VNODE].to_numpy()[order], kind="stable")])
-    floats = any(kind in ("real", "double precision") for kind in kinds)
+    by_bytes = any(kind in ("real", "double precision", "interval") for kind in kinds)
     places = {"at_start" if key.nulls_first else "at_end" for key in keys if rows[key.name].null_count}
-    if floats or len(places) > 1:
-        # Arrow places NaNs by its own rules, and all NULLs at one end; the key's bytes know ours.
+    if by_bytes or len(places) > 1:
+        # Arrow places NaNs by its own rules, all NULLs at one end, and structs nowhere; the key's bytes know ours.
         encoded = layout.encode(rows)
         extra = [rows[name].to_pylist() for name in then]
         ranks = list(zip(encoded, *extra, strict=True))

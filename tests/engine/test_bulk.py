@@ -24,6 +24,7 @@ from headrace.catalog import KeyColumn
 from headrace.engine import writes
 from headrace.engine.bulk import BulkWriter
 from headrace.errors import DataError, NotNullViolation, Unsupported
+from headrace.intervals import Interval
 from headrace.state import writer
 from headrace.state.files import LocalFiles
 from headrace.state.layout import Layout
@@ -184,7 +185,8 @@ KEYS: dict[str, list[Any]] = {
         datetime.datetime(*moment, tzinfo=UTC)
         for moment in [(1900, 1, 1), (1969, 12, 31, 23, 59, 59, 999999), (1970, 1, 1), (2024, 2, 29, 1, 2, 3, 4)]
     ],
-    "INTERVAL": [datetime.timedelta(microseconds=number) for number in (-86_400_000_000, -1, 0, 1, 3_600_000_000)],
+    # Two of one length are two keys.
+    "INTERVAL": [Interval(*parts) for parts in [(0, -1, 0), (0, 0, -1), (0, 0, 0), (1, 0, 0), (0, 30, 0), (-1, 40, 7)]],
 }
 
 
@@ -211,7 +213,7 @@ def typed(spark, tmp_path_factory):
         for kind, keys in KEYS.items():
             padded = keys + [None] * (7 - len(keys))
             value = padded if kind != "REAL" else [None if each is None else np.float32(each) for each in padded]
-            arrays[name_of(kind)] = pa.array(value, relation.column(name_of(kind)).type.arrow)
+            arrays[name_of(kind)] = pa.array(map(as_given, value), relation.column(name_of(kind)).type.arrow)
         db.insert("src", pa.table(arrays))
         yield db
 
@@ -228,7 +230,9 @@ def test_keys_of_a_type(typed, bulk, kind):
     again = [0.0 if each == 0 and isinstance(each, float) else each for each in keys]
     again = [-math.nan if isinstance(each, float) and math.isnan(each) else each for each in again]
     values = [np.float32(each) for each in again] if kind == "REAL" else again
-    db.insert(name, pa.table({"k": pa.array(values, arrow), "v": pa.array([100] * len(keys), pa.int32())}))
+    db.insert(
+        name, pa.table({"k": pa.array(map(as_given, values), arrow), "v": pa.array([100] * len(keys), pa.int32())})
+    )
     check(db, name, kind, {canonical(stored(key, kind)): 100 for key in keys})
     db.sql(fill)
     db.sql(f"UPDATE {name} SET v = v + 1")
@@ -238,6 +242,10 @@ def test_keys_of_a_type(typed, bulk, kind):
     check(db, name, kind, {canonical(stored(keys[0], kind)): 1})
     assert bulk() >= 3
     db.sql(f"DROP TABLE {name}")
+
+
+def as_given(value: Any) -> Any:
+    return value.stored if isinstance(value, Interval) else value
 
 
 def stored(value: Any, kind: str) -> Any:

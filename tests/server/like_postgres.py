@@ -189,6 +189,10 @@ SELECT id, coalesce(c, a), CASE WHEN a > b THEN a ELSE b END, nullif(a, b), grea
     b) * 2 FROM {t} WHERE a <> b ORDER BY id;
 SELECT sum(a), avg(a), min(b), max(b), count(a), count(DISTINCT a), count(c), sum(c), avg(b) FROM {t};
 SELECT n, sum(a), avg(a), min(a), max(a) FROM {t} GROUP BY n ORDER BY n;
+SELECT extract(epoch FROM a), grouping(a), n, count(*) FROM {t} GROUP BY GROUPING SETS ((a), (n), (a, n))
+    ORDER BY 1, 2, 3;
+SELECT sum(DISTINCT a), avg(DISTINCT a), sum(DISTINCT a) FILTER (WHERE false) FROM {t}
+    WHERE a NOT IN ('1 mon', '30:00', '0');
 SELECT a, id FROM {t} WHERE a < b ORDER BY a DESC, id LIMIT 20;
 SELECT extract(epoch FROM a), count(*) FROM {t} GROUP BY a ORDER BY 1;
 SELECT count(*) FROM (SELECT DISTINCT a FROM {t}) d;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 import headrace
 from headrace import cli
 from headrace.errors import HeadraceError, InvalidParameterValue
+from headrace.intervals import Interval
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_values_are_those_of_an_engine(url, database):
     assert [str(value) if value != value else value for value in row] == [
         str(value) if value != value else value for value in local
     ], "of NaN even a copy is not equal"
-    assert row[0] == Decimal("12.50") and math.isnan(row[1]) and row[6] == timedelta(days=-1, seconds=-7384.5)
+    assert row[0] == Decimal("12.50") and math.isnan(row[1]) and row[6] == Interval(0, -1, -7_384_500_000)
     assert row[7] == date(2026, 2, 3) and row[8] == b"\xde\xad"
 
 

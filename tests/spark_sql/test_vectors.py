@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.catalog import Column
+from headrace.intervals import Interval
 from headrace.operators.vectorize import vectorized_expression
 from headrace.operators.vectors import FAULTS, Constant, columns_of
 from headrace.sql.bind import bind_expression
@@ -98,7 +99,9 @@ def rows(seed: int, count: int = 300) -> pa.Table:
         "day": lambda: source.choice([datetime.date(2024, 2, 29), moment().date()]),
         "ts": moment,
         "tz": lambda: moment().replace(tzinfo=datetime.UTC),
-        "span": lambda: datetime.timedelta(minutes=source.randint(-100, 100)),
+        "span": lambda: (
+            Interval(source.randint(-1, 1), source.randint(-40, 40), source.randint(-100, 100) * 60_000_000).stored
+        ),
         "doc": lambda: source.choice(["1", '{"a":1}', "null"]),
     }
     arrays = [pa.array([maybe(values[each.name]()) for _ in range(count)], each.type.arrow) for each in COLUMNS]

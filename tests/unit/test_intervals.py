@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import DataError
-from headrace.intervals import Interval, parse_interval
+from headrace.intervals import Interval, from_arrow, parse_interval
+from headrace.types import SqlType
 
 HOUR = 3_600_000_000
 
@@ -50,6 +54,25 @@ def test_what_is_too_long():
 def test_what_is_printed_and_stored_is_the_same_again(value):
     assert parse_interval(str(value)) == value
     assert Interval.of(value.stored) == value
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "shown"),
+    [
+        (
+            [timedelta(days=1, hours=2), None, timedelta(hours=-26)],
+            pa.duration("us"),
+            "1 day 02:00:00,-1 days -02:00:00",
+        ),
+        ([timedelta(0), None], pa.duration("s"), "00:00:00"),
+        ([pa.MonthDayNano([1, -2, 3_000_000_000])], pa.month_day_nano_interval(), "1 mon -2 days +00:00:03"),
+    ],
+)
+def test_intervals_of_arrow(values, kind, shown):
+    found = from_arrow(pa.chunked_array([pa.array(values, kind)]))
+    assert found.type == SqlType("interval").arrow
+    assert ",".join(str(Interval.of(each)) for each in found.to_pylist() if each is not None) == shown
+    assert [each is None for each in found.to_pylist()] == [each is None for each in values]
 
 
 def test_length():

@@ -23,6 +23,9 @@ ONCE = f'FROM (SELECT "t"."i" AS "i" {FROM}'
         ("SELECT i * 2 AS d FROM t GROUP BY i, n HAVING i > '1 day'",
          f'SELECT min("t"."i") * 2 AS "d" {FROM} GROUP BY _hr_length("t"."i"), "t"."n"'
          """ HAVING min("t"."i") > '1 day'"""),
+        ("SELECT i, grouping(i) AS g FROM t GROUP BY ROLLUP (i, n)",
+         'SELECT CASE WHEN grouping(_hr_length("t"."i")) = 0 THEN min("t"."i") END AS "i",'
+         f' grouping(_hr_length("t"."i")) AS "g" {FROM} GROUP BY ROLLUP (_hr_length("t"."i"), "t"."n")'),
         ("SELECT n FROM t GROUP BY n ORDER BY max(i)",
          f'SELECT "t"."n" AS "n" {FROM} GROUP BY "t"."n" ORDER BY _hr_length(max("t"."i"))'),
         ("SELECT i FROM t ORDER BY 1 DESC, n",

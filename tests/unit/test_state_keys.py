@@ -30,8 +30,8 @@ def compare_values(left: Any, right: Any) -> int:
             return int(math.isnan(left)) - int(math.isnan(right))
     if isinstance(left, str):
         left, right = left.encode(), right.encode()
-    if isinstance(left, dict):  # an interval: its length, and then its parts
-        left, right = ([value[name] for name in FIELDS] for value in (left, right))
+    if isinstance(left, dict):  # intervals; those of one length have an order, too
+        left, right = ([each[name] for name in FIELDS] for each in (left, right))
     return int(left > right) - int(left < right)
 
 

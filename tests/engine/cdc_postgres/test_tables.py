@@ -12,6 +12,7 @@ import pytest
 from headrace.cdc.postgres import stream
 from headrace.engine import splits
 from headrace.errors import DependentObjects, WrongObjectKind
+from headrace.intervals import Interval
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, ROOT, caught_up, rows, theirs
 from tests.engine.conftest import eventually
 from tests.support.postgres import PASSWORD
@@ -118,7 +119,7 @@ def test_values_are_the_same_from_the_snapshot_and_from_the_log(db, postgres, so
     assert first["t"] == "a\"b,\n\\.\t'é𝄞" and first["c"] == "ab   " and first["y"] == b"\x00\xff\\"
     assert (first["ip"], first["bits"], first["m"], first["jb"]) == ("10.0.0.1", "101", "Happy", '{"a": [2], "b": 1}')
     assert first["select"] == "NULL" and found[2][20] == "\\N" and found[1][20] is None and found[2][8] == ""
-    assert first["iv"] == datetime.timedelta(days=-1, seconds=7384, microseconds=5) and first["tm"] == "23:59:59.5"
+    assert first["iv"] == Interval(0, -1, 7_384_000_005) and first["tm"] == "23:59:59.5"
     assert (first["cash"], first["span"], first["ints"]) == ("$1,234.50", "[1,5)", [1, None, -3])
     assert first["words"] == ["a,b", "", "NULL", None, 'q"{}'] and found[2][24:27] == ([], [], [])
 
