@@ -15,7 +15,7 @@ import functools
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from headrace.state.files import FOOTERS, Files, open_parquet
 from headrace.state.kept import KeptColumn, is_number, spread, stretches_of
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.small_blocks import KEY_BYTES, SMALL_FILE_ROWS, LongKeys, SmallBlocks, filled_up
 
@@ -43,8 +43,11 @@ RELATION_SHARE = 3 / 4
 MANY_GROUPS = 8
 """Of a file of which more than this part of the row groups is wanted all of them are decoded, once …"""
 
-WHOLE_ROWS = 1 << 20
-"""… if it has no more rows than this, as no epoch should wait long for what the next ones want."""
+WHOLE_ROWS = 1 << 19
+"""… if it has no more rows than this, as no epoch should wait long for what the next ones want …"""
+
+AHEAD = 2
+"""… or else so many times as many as are wanted."""
 
 FEW_ROWS = 4096
 """Of files that one thread reads."""
@@ -111,8 +114,8 @@ class Blocks:
         with self._lock:
             if not self.missing(groups, names):
                 return
-            if len(groups) > len(self.sizes) // MANY_GROUPS and self.file.rows <= WHOLE_ROWS:
-                groups = np.arange(len(self.sizes))  # the next lookups want the others
+            if len(groups) > len(self.sizes) // MANY_GROUPS:  # the next lookups want the others
+                groups = self._with_others(groups)
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
                 for packed, wanted in missing.items():
@@ -129,6 +132,15 @@ class Blocks:
                 if len(absent):
                     found.setdefault(absent.tobytes(), []).append(name)
         return found
+
+    def _with_others(self, groups: np.ndarray) -> np.ndarray:
+        """All row groups; or, of a large file, some more of those of which nothing is there."""
+        if self.file.rows <= WHOLE_ROWS:
+            return np.arange(len(self.sizes))
+        others = self._keyed.copy()
+        count = AHEAD * int((~others[groups]).sum())
+        others[groups] = True
+        return np.sort(np.concatenate([groups, np.flatnonzero(~others)[:count]]))
 
     def _there(self, name: str) -> np.ndarray:
         if name in self._layout.key_names and name not in self._beside:
@@ -178,7 +190,18 @@ class Blocks:
             for name in (*self._beside, *names):
                 if name not in self._absent and name not in columns:
                     columns[name] = self._columns[name].take(groups, rows)
-        return keys, self._layout.stored(_with_vnodes(keys, pa.table(columns)))
+        return keys, self._stored(columns | {VNODE: _vnodes(keys)}, len(keys))
+
+    def _stored(self, columns: Mapping[str, pa.Array], count: int) -> pa.Table:
+        arrays = []
+        for each in self._layout.stored_schema:
+            if each.name not in columns:
+                value = pa.scalar(LEFT_OUT.get(each.name), each.type)
+                arrays.append(pa.repeat(value, count) if value.is_valid else pa.nulls(count, each.type))
+            else:
+                values = columns[each.name]
+                arrays.append(values if values.type == each.type else values.cast(each.type))
+        return pa.table(arrays, schema=self._layout.stored_schema)
 
 
 class BlockCache:
@@ -402,9 +425,9 @@ def _newest_live(keys: np.ndarray, rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.sort(newest[weights[newest] > 0])))
 
 
-def _with_vnodes(keys: np.ndarray, rows: pa.Table) -> pa.Table:
+def _vnodes(keys: np.ndarray) -> pa.Array:
     prefix = np.ascontiguousarray(keys.view(np.uint8).reshape(len(keys), -1)[:, :2])
-    return rows.append_column(VNODE, pa.array(prefix.view(">u2").ravel().astype(np.int16)))
+    return pa.array(prefix.view(">u2").ravel().astype(np.int16))
 
 
 def _covered(first: np.ndarray, last: np.ndarray, count: int) -> np.ndarray:
