@@ -194,7 +194,7 @@ class ChunkReader:
         if reading.view.rehashed:
             tables = [rehashed(layout, rows) for rows in tables]
         stored = in_stored_schema(layout, tables, LEFT_OUT[EPOCH])
-        files = write_outputs(self._storage.files, [(layout, stored, True)]).get(layout.relation_id, [])
+        files = write_outputs(self._storage.files, [(layout, stored, "consolidate")]).get(layout.relation_id, [])
         if chunk.limit is not None and live.num_rows == chunk.limit:
             chunk = chunk.cut(*split(source.bound(live, live.num_rows - 1)))
         return chunk, files, live.num_rows

@@ -31,6 +31,8 @@ class TableDelta:
     whole: bool = True
     """Whether retractions have all columns, or only those that views and indexes need: the others are then NULL, and a
     retraction says nothing about whether the row that replaces it is another one."""
+    settled: bool = False
+    """Whether the rows are in order, and none of them takes back another one."""
     files: tuple[RunFile, ...] = ()
     base: bool = False
     """Whether the files are a chunk: no key of theirs was in the table before."""
@@ -88,7 +90,8 @@ class Source:
     rows: pa.Table | None = None
     """Of a small one, which came through the driver."""
     whole: bool = True
-    """As in :class:`TableDelta`."""
+    settled: bool = False
+    """Both as in :class:`TableDelta`."""
     late: LateDelta | None = None
     frame: DataFrame | None = None
     """Of a large one."""

@@ -90,7 +90,14 @@ class Deriver:
         if delta.rows is not None:
             if delta.rows.num_rows == 0:
                 return None
-            return Source(relation=delta.relation, views=views, rows=delta.rows, whole=delta.whole, positions=positions)
+            return Source(
+                relation=delta.relation,
+                views=views,
+                rows=delta.rows,
+                whole=delta.whole,
+                settled=delta.settled,
+                positions=positions,
+            )
         if not views or not delta.files:
             return None
         frame = read_files(self._spark, self._files.root, delta.files, Layout.of(delta.relation).spark_schema)

@@ -25,7 +25,7 @@ from headrace.state.files import Files, LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
-from headrace.state.writer import with_internal, write_outputs
+from headrace.state.writer import Settling, with_internal, write_outputs
 
 Tables = list[pa.Table]
 """Rows of a relation with their vnode and weight, and of late deltas with their epoch; one for each branch."""
@@ -53,11 +53,7 @@ class DirectDeriver:
         late = source.late is not None
         epoch = work.epoch - 1 if late else work.epoch
         stored = [
-            (
-                layout,
-                in_stored_schema(layout, tables, epoch, late=late),
-                source.whole or layout.relation_id != source.relation.id,
-            )
+            (layout, in_stored_schema(layout, tables, epoch, late=late), _settling(layout, source))
             for layout, tables in outputs
         ]
         found = write_outputs(self._files, stored, net_epoch=epoch if late else None)
@@ -116,6 +112,12 @@ class DirectDeriver:
                 copies.append(_with_nulls(layout, rows.filter(pa.array(unread)), needed))
             outputs.append((layout.replica(), copies))
         return outputs
+
+
+def _settling(layout: Layout, source: Source) -> Settling:
+    if layout.relation_id != source.relation.id:
+        return "consolidate"
+    return "none" if source.settled else "consolidate" if source.whole else "sort"
 
 
 def _branches(view: Relation, catalog: Catalog) -> Sequence[VectorBranch]:

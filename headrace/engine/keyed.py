@@ -46,6 +46,7 @@ from headrace.state.first_rows import first_rows
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache, newest_live, starting_with
 from headrace.state.manifest import Manifest
+from headrace.state.recent import RECENT
 from headrace.state.runs import WEIGHT, Run, RunFile
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
@@ -80,7 +81,7 @@ class KeyedRelations:
         self._watermarks = Watermarks(storage)
         self._held = HeldClocks()
         self._just_written: dict[str, pa.Table] = {}
-        """Small files of this epoch, which several relations read, for their keys and for their rows"""
+        """Small files that were read in this epoch, because several relations read them"""
 
     def advance(
         self,
@@ -153,9 +154,9 @@ class KeyedRelations:
                 continue
             behind = any(files.values())
             mapped = built == VNODES and not behind and self._maps(relation, touched)
-            work = functools.partial(self._mapped, state, relation, touched, epoch)
-            if not mapped:
-                work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
+            work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
+            if mapped:
+                work = functools.partial(self._mapped, state, relation, touched, epoch, work)
             delta = self._blaming(state, relation, work)
             if delta is None:
                 continue
@@ -253,27 +254,36 @@ class KeyedRelations:
     def _maps(self, relation: Relation, touched: Touched) -> bool:
         """Whether its delta follows from those of its inputs and what the others hold of their keys.
 
-        What is stored could be compared just as well, which is simpler if several inputs change; but if it is not, it
-        must.
+        What is stored could be compared just as well, but for more: of a touched key all rows are read then.
         """
-        changed = [id for id, files in touched.items() if files]
+        changed = {id for id, files in touched.items() if files}
         operator = relation.operator
-        return operator.passing or (len(changed) == 1 and changed[0] in operator.linear)
+        return operator.passing or (bool(changed) and changed.issubset(operator.linear))
 
-    def _mapped(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
-        """Δ(A ⋈ B) = ΔA ⋈ B + A ⋈ ΔB, with B as it is now and A as it was."""
+    def _mapped(
+        self,
+        state: Manifest,
+        relation: Relation,
+        touched: Touched,
+        epoch: int,
+        by_key: Callable[[], TableDelta | None],
+    ) -> TableDelta | None:
+        """Δ(A ⋈ B) = ΔA ⋈ B + A ⋈ ΔB, with B as it is now and A as it was.
+
+        ``by_key``: the same by the rule for touched keys, if it is stored.
+        """
+        several, passing = sum(map(bool, touched.values())) > 1, relation.operator.passing
         try:
             found = self._few_mapped(state, relation, touched, epoch)
             if found is None:
-                return self._many_mapped(state, relation, touched, epoch)
+                return by_key() if several and not passing else self._many_mapped(state, relation, touched, epoch)
         except Exception as error:
             # If both have changed, what has failed may be a pair that never was: A as it was beside B as it is now.
-            several = sum(map(bool, touched.values())) > 1
             if not several or not isinstance(translate_error(error, "writing an epoch"), DataError):
                 raise
-            return self._compared(state, relation, touched, epoch)
+            return self._compared(state, relation, touched, epoch) if passing else by_key()
         new, old = found
-        return difference(relation, new, old)
+        return difference(relation, new, old, summed=True)
 
     def _compared(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
         """What is not stored, of the touched keys: as it is now, and as it was."""
@@ -295,9 +305,10 @@ class KeyedRelations:
         for at, (id, _) in enumerate(relation.operator.inputs):
             if not touched.get(id):
                 continue
-            keys = self._few_keys(state, relation, {id: touched[id]})
-            rows = {} if keys is None else self._others(state, relation, at, keys, epoch)
-            if rows is None or keys is None:
+            if sum(file.rows for file in touched[id]) > SMALL_ROWS:
+                return None
+            rows = self._others(state, relation, at, self._few_keys(state, relation, {id: touched[id]}), epoch)
+            if rows is None:
                 return None
             for weight, tables in found.items():
                 changes = self._few_changes(state, relation, {id: touched[id]}, weight)[id]
@@ -308,17 +319,23 @@ class KeyedRelations:
         return new, old
 
     def _others(
-        self, state: Manifest, relation: Relation, at: int, keys: pa.Table, epoch: int
+        self, state: Manifest, relation: Relation, at: int, keys: pa.Table | None, epoch: int
     ) -> dict[int, pa.Table] | None:
-        """What the other inputs hold of some keys; None if that is much to read."""
+        """What the other inputs hold of some keys, or of many, for which they are read whole; None if that is much to
+        read."""
         rows = {}
         for number, (id, columns) in enumerate(relation.operator.inputs):
             if number == at:
                 continue
             source = Layout.of(state.catalog.relations[id])
+            runs = runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
+            if keys is None:
+                if sum(run.rows for run in runs) > SMALL_ROWS:
+                    return None
+                rows[id] = self._all_rows(source, runs).select(source.names)
+                continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys.rename_columns(list(columns)).cast(wanted)
-            runs = runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
             needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
             found = self._starting_with(state, source, theirs, runs, needed)
             if found is None:
@@ -365,6 +382,8 @@ class KeyedRelations:
 
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a small file that was just written."""
+        if (recent := RECENT.get((self._storage.files.root, file.path))) is not None:
+            return recent.select(list(names))
         if file.path not in self._just_written:
             with open_parquet(self._storage.files, file.path) as parquet:
                 self._just_written[file.path] = layout.stored(parquet.read(use_threads=False))
@@ -379,7 +398,7 @@ class KeyedRelations:
             if id in relation.operator.whole:
                 if sum(run.rows for run in state.runs.get(id, ())) > SMALL_ROWS:
                     return None
-                rows[id] = self._all_rows(state, source).select(source.names)
+                rows[id] = self._all_rows(source, state.runs.get(id, ())).select(source.names)
                 continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys
@@ -415,7 +434,7 @@ class KeyedRelations:
             rows[id] = found.select(source.names)
             last = source.bound(found, found.num_rows - 1) if found.num_rows == count else None
             beyond = beyond and all(last is not None and file.low > last for file in touched.get(id, ()))
-        old = self._all_rows(state, layout).select(layout.names)
+        old = self._all_rows(layout, state.runs.get(relation.id, ())).select(layout.names)
         # What comes after the first rows does not change them.
         return (old, old) if beyond else (self._pieces.computed(state, relation, rows), old)
 
@@ -443,7 +462,7 @@ class KeyedRelations:
         if relation.operator.key:
             old = self._starting_with(state, layout, keys)
         else:
-            old = self._all_rows(state, layout)
+            old = self._all_rows(layout, state.runs.get(relation.id, ()))
         if old is None:
             return None
         old = old.select(layout.names)
@@ -496,10 +515,10 @@ class KeyedRelations:
                 frames[id] = self._frames.empty(source)
         return frames
 
-    def _all_rows(self, state: Manifest, layout: Layout) -> pa.Table:
+    def _all_rows(self, layout: Layout, runs: Iterable[Run]) -> pa.Table:
         """Of a relation that has few rows."""
         tables = [layout.stored_schema.empty_table()]
-        for file in (file for run in state.runs.get(layout.relation_id, ()) for file in run.files):
+        for file in (file for run in runs for file in run.files):
             tables.append(self._columns(layout, file, layout.stored_schema.names))
         return newest_live(layout, pa.concat_tables(tables))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -60,8 +61,11 @@ def unfinished(state: Manifest, relation: Relation, before: Mapping[str, Any]) -
     return f"{own} IS NULL OR CAST({own} AS TIMESTAMP) > timestamp_micros({time})"
 
 
-def difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta | None:
-    """What has to change so that the relation holds the new rows in place of the old ones."""
+def difference(relation: Relation, new: pa.Table, old: pa.Table, *, summed: bool = False) -> TableDelta | None:
+    """What has to change so that the relation holds the new rows in place of the old ones.
+
+    ``summed``: a row may come in one part of what changes, and go in another. All that counts is the sum.
+    """
     layout = Layout.of(relation)
     kinds = [layout.types[name] for name in layout.distribution]
     weighted = []
@@ -69,12 +73,18 @@ def difference(relation: Relation, new: pa.Table, old: pa.Table) -> TableDelta |
         vnodes = pa.chunked_array([pa.array(vnodes_of(rows, layout.distribution, kinds), pa.int16())])
         weights = pa.chunked_array([pa.repeat(pa.scalar(weight, pa.int8()), rows.num_rows)])
         weighted.append(with_internal(rows.select(layout.names), vnodes, 0, weights))
-    # What is not stored may say that a row comes and goes: all that counts is the sum.
-    if not relation.operator.passing and len(set(layout.encode(weighted[1]))) < new.num_rows:
-        raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')
+    if not summed and not relation.operator.passing:
+        _check_keys(relation, layout, weighted[1])
     changed = consolidate(
         in_order(layout, pa.concat_tables(weighted).combine_chunks(), [WEIGHT]), [VNODE, *layout.key_names]
     )
+    if summed and not relation.operator.passing:
+        _check_keys(relation, layout, changed.filter(pc.greater(changed[WEIGHT], 0)))
     if changed.num_rows == 0:
         return None
-    return TableDelta(relation=relation, rows=changed.select([*layout.names, VNODE, WEIGHT]))
+    return TableDelta(relation=relation, rows=changed.select([*layout.names, VNODE, WEIGHT]), settled=True)
+
+
+def _check_keys(relation: Relation, layout: Layout, rows: pa.Table) -> None:
+    if len(set(layout.encode(rows))) < rows.num_rows:
+        raise EpochFailed(f'two rows of "{relation.name}" have the same key; this is a fault of Headrace')

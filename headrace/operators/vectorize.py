@@ -27,7 +27,19 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.expressions import Expressions
 from headrace.sql.lengths import FUNCTION as LENGTH
 from headrace.sql.literals import NOT_CONSTANT, constant
-from headrace.sql.typed import BIGINT, BOOLEAN, INTERVAL, MAX_DIGITS, TEXT, digits, is_float, is_integer, widen
+from headrace.sql.typed import (
+    BIGINT,
+    BOOLEAN,
+    INTEGER,
+    INTERVAL,
+    MAX_DIGITS,
+    TEXT,
+    TIMESTAMP,
+    digits,
+    is_float,
+    is_integer,
+    widen,
+)
 from headrace.types import SqlType
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
@@ -38,6 +50,8 @@ _EQUAL_ONLY = ("boolean", "bytea")
 
 QUOTIENT = SqlType("numeric", precision=38, scale=18)
 """Of two decimals, and what both are cast to (:mod:`headrace.sql.operators`)."""
+
+_LARGE = 1 << 30
 
 WIDE_DIGITS = 76
 """That Arrow's widest decimal has."""
@@ -169,6 +183,11 @@ def _arithmetic(node: exp.Binary) -> Vector:
     left, right, result = _kind(node.this), _kind(node.expression), _kind(node)
     if left is None or right is None:
         raise NotVectorized("a constant without a type")
+    if left == TIMESTAMP and right == INTERVAL and name in ("add", "subtract"):
+        span = _as(node.expression, right)
+        if isinstance(span, Constant) and span.value is not None and span.value["months"]:
+            raise NotVectorized("months")
+        return Call("later" if name == "add" else "earlier", (_as(node.this, left), span), result.arrow)
     if is_integer(result):
         return Call(name, (_as(node.this, result), _as(node.expression, result)), result.arrow)
     if is_float(result) and left == right and name in ("add", "subtract", "multiply"):
@@ -323,9 +342,27 @@ def _call(node: exp.Anonymous) -> Vector:
             return Call(field, (_vector(arguments[1]),), kind.arrow)
     if name == LENGTH and len(arguments) == 1:
         return _length(_as(arguments[0], INTERVAL))
+    if name in ("substring", "substr") and kind == TEXT:
+        return _substring(arguments)
+    if name == "date_bin" and len(arguments) == 3 and kind == TIMESTAMP:
+        stride, value, origin = arguments
+        return Call("date_bin", (_length(_as(stride, INTERVAL)), _as(value, kind), _as(origin, kind)), kind.arrow)
     if name == "coalesce" and kind is not None:
         return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
     raise NotVectorized(f"{name}()")
+
+
+def _substring(arguments: list[exp.Expression]) -> Vector:
+    """Of positions that are constants, and in the text."""
+    text, *positions = arguments
+    if not all(isinstance(each, exp.Literal) and not each.is_string and each.name.isdigit() for each in positions):
+        raise NotVectorized("substring() of positions that are not constants")
+    first, *counts = (int(each.name) for each in positions)
+    if first < 1 or first + sum(counts) > _LARGE:
+        raise NotVectorized("substring() of positions beyond a text")
+    # From the character with this number on, counted from 0, to before that one.
+    ends = [first - 1, *(first - 1 + count for count in counts)]
+    return Call("substring", (_as(text, TEXT), *(Constant(end, INTEGER.arrow) for end in ends)), TEXT.arrow)
 
 
 _METHODS: dict[type, Callable[[Any], Vector]] = {

@@ -23,14 +23,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.state.physical import array_of_ints, int_array
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 
 _QUOTIENT, _QUOTIENT_STORED = decimal.Decimal(1).scaleb(-39), decimal.Decimal(1).scaleb(-18)
 _EXACT_DIGITS = 160
 """With so many no quotient of two decimals can seem to lie half way between others when it does not."""
+
+_FAR = 1 << 61
+"""Microseconds from 1970 that may be taken from each other"""
 
 _VALUE_BY_VALUE = {"divide_decimals"}
 
@@ -155,6 +160,32 @@ def _divide_decimals(left: Datum, right: Datum) -> Datum:
     return pa.array(found, pa.decimal128(38, 18))
 
 
+def _moved(add: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+    """A time without a zone, and so much later or earlier. All its days have 24 hours; its months are not alike."""
+
+    def moved(time: Datum, span: Datum) -> Datum:
+        length, months = (pc.struct_field(span, [at]) for at in range(2))
+        if pc.any(pc.not_equal(_array(months), 0)).as_py():
+            raise NotVectorized("months")
+        return add(time, pc.cast(length, pa.duration("us")))
+
+    return moved
+
+
+def _date_bin(stride: Datum, value: Datum, origin: Datum) -> Datum:
+    """When the window began that a time is in; all windows are as long, and one of them begins at the origin."""
+    if not all(isinstance(each, pa.Scalar) and each.is_valid for each in (stride, origin)) or stride.as_py() <= 0:
+        raise NotVectorized("windows that are not all as long")
+    times = _array(value)
+    times = times.combine_chunks() if isinstance(times, pa.ChunkedArray) else times
+    numbers = int_array(times)
+    if max(abs(origin.value), int(np.abs(numbers).max(initial=0))) > _FAR:
+        raise NotVectorized("times long ago, or far away")
+    valid = None if times.null_count == 0 else times.is_valid().to_numpy(zero_copy_only=False)
+    found = array_of_ints(times.type, numbers - (numbers - origin.value) % stride.as_py(), valid)
+    return found[0] if isinstance(value, pa.Scalar) else found
+
+
 def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
     """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
 
@@ -234,6 +265,10 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "lower": _ascii(pc.ascii_lower),
     "length": pc.utf8_length,
     "interval_length": lambda value: pc.struct_field(value, [0]),
+    "later": _moved(pc.add_checked),
+    "earlier": _moved(pc.subtract_checked),
+    "date_bin": _date_bin,
+    "substring": lambda text, *ends: pc.utf8_slice_codeunits(text, *(end.as_py() for end in ends)),
     # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
     "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
     "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),

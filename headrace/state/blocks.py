@@ -4,16 +4,18 @@ A few hundred keys lie in most row groups of a table of half a million rows, and
 costs to look the keys up. Files never change, so what is decoded stays right: the keys as sortable bytes, in which a
 lookup bisects for all of its keys at once, and the columns, of which it takes the rows that it has found.
 
-Only for keys of one width, and for relations that fit (``fits``): of a larger one each lookup would push out what the
-one before has left. What fits nowhere is read row group by row group (:mod:`headrace.state.lookup`).
+Keys with texts among them are filled up with zeros to one width, which changes nothing about their order, because none
+of them begins with another one. Only for relations that fit (``fits``): of a larger one each lookup would push out what
+the one before has left. What fits nowhere is read row group by row group (:mod:`headrace.state.lookup`).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -25,8 +27,9 @@ import pyarrow.parquet as pq
 
 from headrace.state.files import FOOTERS, Files, open_parquet
 from headrace.state.kept import KeptColumn, is_number, spread, stretches_of
-from headrace.state.layout import Layout
+from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
+from headrace.state.small_blocks import KEY_BYTES, SMALL_FILE_ROWS, LongKeys, SmallBlocks, filled_up
 
 if TYPE_CHECKING:
     from headrace.state.lookup import IndexCache
@@ -40,11 +43,23 @@ RELATION_SHARE = 3 / 4
 MANY_GROUPS = 8
 """Of a file of which more than this part of the row groups is wanted all of them are decoded, once …"""
 
-WHOLE_ROWS = 1 << 20
-"""… if it has no more rows than this, as no epoch should wait long for what the next ones want."""
+WHOLE_ROWS = 1 << 19
+"""… if it has no more rows than this, as no epoch should wait long for what the next ones want …"""
+
+AHEAD = 2
+"""… or else so many times as many as are wanted."""
+
+FEW_ROWS = 4096
+"""Of files that one thread reads."""
 
 _TEXT_BYTES = 32
 """What a value of no fixed width is taken for, before any was read"""
+
+_KEY = ""
+"""The name of no column: what the bytes of a key take"""
+
+_VNODE_AND_MORE = 4
+"""Bytes that any key has"""
 
 _SAMPLE = 16
 """Row groups that are read to see what a row takes"""
@@ -60,7 +75,12 @@ class Blocks:
     """What is decoded of one file."""
 
     def __init__(self, file: RunFile, index: GroupIndex, layout: Layout):
-        self.file, self._layout, width = file, layout, layout.codec.width
+        self.file, self._layout = file, layout
+        width = layout.codec.width or max(len(bound) for low, high, _ in index.groups for bound in (low, high))
+        if width > KEY_BYTES:
+            raise LongKeys
+        self._beside = layout.key_names if layout.codec.width is None else layout.codec.lossy
+        """Columns of the key that its bytes do not say"""
         self.sizes = np.array([rows for _, _, rows in index.groups], dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
         self._lows, self._highs = (
@@ -79,6 +99,11 @@ class Blocks:
         rows = {name: int(self.sizes[column.there].sum()) for name, column in list(self._columns.items())}
         return {name: self._columns[name].bytes / count for name, count in rows.items() if count}
 
+    @property
+    def width(self) -> int:
+        """To which keys are filled up."""
+        return self._keys.itemsize
+
     def groups_of(self, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row groups, first and after the last, that may hold keys of each range."""
         first = np.searchsorted(self._highs, lows, "left")
@@ -89,8 +114,8 @@ class Blocks:
         with self._lock:
             if not self.missing(groups, names):
                 return
-            if len(groups) > len(self.sizes) // MANY_GROUPS and self.file.rows <= WHOLE_ROWS:
-                groups = np.arange(len(self.sizes))  # the next lookups want the others
+            if len(groups) > len(self.sizes) // MANY_GROUPS:  # the next lookups want the others
+                groups = self._with_others(groups)
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
                 for packed, wanted in missing.items():
@@ -108,8 +133,17 @@ class Blocks:
                     found.setdefault(absent.tobytes(), []).append(name)
         return found
 
+    def _with_others(self, groups: np.ndarray) -> np.ndarray:
+        """All row groups; or, of a large file, some more of those of which nothing is there."""
+        if self.file.rows <= WHOLE_ROWS:
+            return np.arange(len(self.sizes))
+        others = self._keyed.copy()
+        count = AHEAD * int((~others[groups]).sum())
+        others[groups] = True
+        return np.sort(np.concatenate([groups, np.flatnonzero(~others)[:count]]))
+
     def _there(self, name: str) -> np.ndarray:
-        if name in self._layout.key_names and name not in self._layout.codec.lossy:
+        if name in self._layout.key_names and name not in self._beside:
             return self._keyed
         return self._columns.setdefault(name, KeptColumn(self._starts)).there
 
@@ -119,7 +153,8 @@ class Blocks:
         table = parquet.read_row_groups(groups.tolist(), columns=asked, use_threads=False)
         stretches = stretches_of(groups, self._starts)
         if with_keys:
-            spread(self._keys, stretches, self._encoded(table))
+            encoded = self._encoded(table)
+            spread(self._keys, stretches, encoded)
         for name in names:
             if name in self._columns:
                 if name in table.column_names:
@@ -130,9 +165,10 @@ class Blocks:
             self._keyed[groups] = True
 
     def _encoded(self, table: pa.Table) -> np.ndarray:
-        keys = self._layout.completed(table, [*self._layout.key_names, VNODE])
-        matrix = self._layout.codec.matrix(keys, vnodes=keys[VNODE].to_numpy())
-        return np.ascontiguousarray(matrix).view(self._keys.dtype).ravel()
+        encoded = filled_up(self._layout, self._layout.completed(table, [*self._layout.key_names, VNODE]), self.width)
+        if encoded.itemsize > self.width:
+            self._keys = self._keys.astype(encoded.dtype)
+        return encoded
 
     def rows_in(self, lows: np.ndarray, highs: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Which rows have keys in these ranges, each of which is in some of the row groups, all of them loaded."""
@@ -144,15 +180,28 @@ class Blocks:
         counts = np.maximum(end - begin, 0)
         return np.repeat(begin - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
-    def take(self, rows: np.ndarray, names: Iterable[str]) -> tuple[np.ndarray, dict[str, pa.Array]]:
-        """The keys of rows, and their columns and some others."""
+    def take(self, rows: np.ndarray, names: Iterable[str]) -> tuple[np.ndarray, pa.Table]:
+        """Keys and stored rows; what is neither in the key nor in ``names`` is NULL."""
         groups, keys = np.searchsorted(self._starts, rows, "right") - 1, self._keys[rows]
-        columns = self._layout.codec.columns(keys.view(np.uint8).reshape(len(keys), -1))
+        columns = {}
+        if self._layout.codec.width is not None:
+            columns = self._layout.codec.columns(keys.view(np.uint8).reshape(len(keys), -1))
         with self._lock:
-            for name in (*self._layout.codec.lossy, *names):
+            for name in (*self._beside, *names):
                 if name not in self._absent and name not in columns:
                     columns[name] = self._columns[name].take(groups, rows)
-        return keys, columns
+        return keys, self._stored(columns | {VNODE: _vnodes(keys)}, len(keys))
+
+    def _stored(self, columns: Mapping[str, pa.Array], count: int) -> pa.Table:
+        arrays = []
+        for each in self._layout.stored_schema:
+            if each.name not in columns:
+                value = pa.scalar(LEFT_OUT.get(each.name), each.type)
+                arrays.append(pa.repeat(value, count) if value.is_valid else pa.nulls(count, each.type))
+            else:
+                values = columns[each.name]
+                arrays.append(values if values.type == each.type else values.cast(each.type))
+        return pa.table(arrays, schema=self._layout.stored_schema)
 
 
 class BlockCache:
@@ -161,9 +210,10 @@ class BlockCache:
     def __init__(self, limit: int = BLOCK_CACHE_BYTES):
         self._limit = limit
         self._lock = Lock()
-        self._held: OrderedDict[tuple[str, str], Blocks] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], Blocks | SmallBlocks] = OrderedDict()
         self._widths: OrderedDict[tuple[str, int], dict[str, float]] = OrderedDict()
         """Bytes of a row in columns of relations, as far as they are known"""
+        self._refused: set[tuple[str, int]] = set()
 
     @property
     def bytes(self) -> int:
@@ -173,18 +223,25 @@ class BlockCache:
         self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Iterable[str], indexes: IndexCache
     ) -> bool:
         """Whether a relation may be kept here, with some of its columns."""
-        if layout.codec.width is None:
-            return False
-        lossy, schema = layout.codec.lossy, layout.row_schema
-        columns = [name for name in layout.names if name in lossy or (name in names and name not in layout.key_names)]
+        place, schema = (files.root, layout.relation_id), layout.row_schema
+        beside = layout.key_names if layout.codec.width is None else layout.codec.lossy
+        columns = [name for name in layout.names if name in beside or (name in names and name not in layout.key_names)]
         # Internal columns take next to nothing: most rows of a relation are of one epoch.
         rows, room = sum(file.rows for file in stored), self._limit * RELATION_SHARE
-        if rows * (layout.codec.width + sum(_most_bytes(schema.field(name).type) for name in columns)) <= room:
+        if place in self._refused:
+            return False
+        width = layout.codec.width or KEY_BYTES
+        if rows * (width + sum(_most_bytes(schema.field(name).type) for name in columns)) <= room:
             return True
-        if rows * layout.codec.width > room:
+        if rows * (layout.codec.width or _VNODE_AND_MORE) > room:
             return False
         widths = self._measured(files, layout, stored, columns, indexes)
-        return rows * (layout.codec.width + sum(widths.get(name, 0) for name in columns)) <= room
+        return rows * sum(widths.get(name, 0) for name in (_KEY, *columns)) <= room
+
+    def refuse(self, files: Files, layout: Layout) -> None:
+        """Keeps nothing of a relation."""
+        with self._lock:
+            self._refused.add((files.root, layout.relation_id))
 
     def _measured(
         self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Sequence[str], indexes: IndexCache
@@ -197,19 +254,23 @@ class BlockCache:
                 self._widths.popitem(last=False)
         if any(name not in known for name in names):
             file = max(stored, key=lambda file: file.rows)
-            sample = Blocks(file, indexes.get(file), layout)
-            groups = np.unique(np.linspace(0, len(sample.sizes) - 1, _SAMPLE).astype(np.int64))
-            sample.load(files, groups, names)
-            known.update({name: 0.0 for name in names} | sample.widths())
+            try:
+                sample = Blocks(file, indexes.get(file), layout)
+                groups = np.unique(np.linspace(0, len(sample.sizes) - 1, _SAMPLE).astype(np.int64))
+                sample.load(files, groups, names)
+            except LongKeys:
+                return {_KEY: math.inf}
+            known.update({name: 0.0 for name in names} | sample.widths() | {_KEY: float(sample.width)})
         return known
 
-    def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks:
+    def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks | SmallBlocks:
         name = (files.root, file.path)
         with self._lock:
             if name in self._held:
                 self._held.move_to_end(name)
                 return self._held[name]
-        made = Blocks(file, indexes.get(file), layout)
+        small = file.rows <= SMALL_FILE_ROWS
+        made = SmallBlocks(file, layout) if small else Blocks(file, indexes.get(file), layout)
         with self._lock:
             return self._held.setdefault(name, made)
 
@@ -225,26 +286,65 @@ BLOCKS = BlockCache()
 """Of the driver, where lookups run by themselves; tasks keep none."""
 
 
+class _Wanted:
+    """Whole keys, or the first bytes of keys, each once and in order, and the ranges that they are."""
+
+    def __init__(self, keys: np.ndarray | Sequence[bytes]):
+        """Rows of bytes, or keys that are not all as long."""
+        if isinstance(keys, np.ndarray):
+            self.keys = np.unique(np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel())
+            self.lengths = np.full(len(self.keys), keys.shape[1])
+        else:
+            each = sorted(set(keys))
+            self.keys, self.lengths = np.array(each, dtype=np.bytes_), np.array([*map(len, each)])
+        self._ranges: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def ranges(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Filled up to a width with the least and with the largest bytes; what is longer is cut off."""
+        if width not in self._ranges:
+            lows = np.zeros((len(self.keys), width), dtype=np.uint8)
+            held = self.keys.view(np.uint8).reshape(len(self.keys), -1)[:, :width]
+            lows[:, : held.shape[1]] = held
+            highs = np.where(np.arange(width) < self.lengths[:, None], lows, np.uint8(0xFF))
+            self._ranges[width] = tuple(np.ascontiguousarray(each).view(f"S{width}").ravel() for each in (lows, highs))
+        return self._ranges[width]
+
+
 def find(
     files: Files,
     layout: Layout,
     stored: Sequence[RunFile],
-    matrix: np.ndarray,
+    keys: np.ndarray | Sequence[bytes],
     names: Sequence[str],
     indexes: IndexCache,
     *,
     most: int | None = None,
 ) -> pa.Table | None:
-    """The live rows whose (vnode, pk) starts with one of some keys, which are rows of bytes; of the other columns than
-    those asked for nothing is read. None if that means to look at more than ``most`` stored rows."""
-    if len(matrix) == 0:
+    """The live rows whose (vnode, pk) starts with one of some keys, which are rows of bytes, or not all as long; of the
+    other columns than those asked for nothing is read. None if that means to look at more than ``most`` stored rows.
+    :class:`LongKeys` if the relation cannot be kept."""
+    if len(keys) == 0:
         return layout.stored_schema.empty_table()
-    wanted = np.unique(np.ascontiguousarray(matrix).view(f"S{matrix.shape[1]}").ravel())
-    lows, highs = (_filled_up(wanted, layout, byte) for byte in (0x00, 0xFF))
+    try:
+        return _found(files, layout, stored, _Wanted(keys), names, indexes, most)
+    except LongKeys:
+        BLOCKS.refuse(files, layout)
+        raise
+
+
+def _found(
+    files: Files,
+    layout: Layout,
+    stored: Sequence[RunFile],
+    wanted: _Wanted,
+    names: Sequence[str],
+    indexes: IndexCache,
+    most: int | None,
+) -> pa.Table | None:
     todo, rows = [], 0
     for file in stored:
         blocks = BLOCKS.of(files, file, layout, indexes)
-        first, last = blocks.groups_of(lows, highs)
+        first, last = blocks.groups_of(*wanted.ranges(max(blocks.width, wanted.keys.itemsize)))
         (inside,) = np.nonzero(first < last)
         if len(inside):
             first, last = first[inside], last[inside]
@@ -256,12 +356,19 @@ def find(
         if most is not None and rows > most:
             return None
     # To decode takes two threads half as long; to find rows in what is there takes them longer than one.
-    in_threads(lambda each: each.blocks.load(files, each.groups, each.names), [each for each in todo if each.to_read])
-    read = [_rows_of(each, layout, lows, highs) for each in todo]
+    to_read = [each for each in todo if each.to_read]
+    in_threads(
+        lambda each: each.blocks.load(files, each.groups, each.names),
+        to_read,
+        alone=sum(each.blocks.file.rows for each in to_read) <= FEW_ROWS,
+    )
+    read = [_rows_of(each, layout, wanted) for each in todo]
     BLOCKS.trim()
     found = [(keys, rows) for keys, rows in read if len(keys)]
     if not found:
         return layout.stored_schema.empty_table()
+    if not any(each.blocks.file.retractions for each in todo):  # no key is there twice
+        return pa.concat_tables([rows for _, rows in found])
     return _newest_live(np.concatenate([keys for keys, _ in found]), pa.concat_tables([rows for _, rows in found]))
 
 
@@ -269,7 +376,7 @@ def find(
 class _Todo:
     """Ranges of keys, and the row groups of a file that each of them may be in."""
 
-    blocks: Blocks
+    blocks: Blocks | SmallBlocks
     names: list[str]
     ranges: np.ndarray
     first: np.ndarray
@@ -281,18 +388,21 @@ class _Todo:
         return bool(self.blocks.missing(self.groups, self.names))
 
 
-def _rows_of(todo: _Todo, layout: Layout, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, pa.Table]:
+def _rows_of(todo: _Todo, layout: Layout, wanted: _Wanted) -> tuple[np.ndarray, pa.Table]:
     """All stored versions of the keys in a file."""
-    rows = todo.blocks.rows_in(lows[todo.ranges], highs[todo.ranges], todo.first, todo.last)
+    width, ranges, first, last = todo.blocks.width, todo.ranges, todo.first, todo.last
+    if not (fitting := wanted.lengths[ranges] <= width).all():  # what is longer than all that is there is not there
+        ranges, first, last = ranges[fitting], first[fitting], last[fitting]
+    lows, highs = wanted.ranges(width)
+    rows = todo.blocks.rows_in(lows[ranges], highs[ranges], first, last)
     if len(rows) == 0:
-        return np.empty(0, dtype=lows.dtype), layout.stored_schema.empty_table()
-    keys, columns = todo.blocks.take(rows, todo.names)
-    return keys, layout.stored(_with_vnodes(keys, pa.table(columns)))
+        return np.empty(0, dtype=f"S{width}"), layout.stored_schema.empty_table()
+    return todo.blocks.take(rows, todo.names)
 
 
-def in_threads(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """What each of them gives; side by side, but for one."""
-    if len(items) > 1:
+def in_threads(work: Callable[[T], R], items: Sequence[T], *, alone: bool = False) -> list[R]:
+    """What each of them gives; side by side, but for one, or for what is not worth it."""
+    if len(items) > 1 and not alone:
         try:
             return list(_threads().map(work, items))
         except RuntimeError:  # the program's first thread has ended, so no pool takes anything; others may still write
@@ -315,17 +425,9 @@ def _newest_live(keys: np.ndarray, rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.sort(newest[weights[newest] > 0])))
 
 
-def _with_vnodes(keys: np.ndarray, rows: pa.Table) -> pa.Table:
+def _vnodes(keys: np.ndarray) -> pa.Array:
     prefix = np.ascontiguousarray(keys.view(np.uint8).reshape(len(keys), -1)[:, :2])
-    return rows.append_column(VNODE, pa.array(prefix.view(">u2").ravel().astype(np.int16)))
-
-
-def _filled_up(keys: np.ndarray, layout: Layout, byte: int) -> np.ndarray:
-    """Keys of which the last columns are missing, with one byte in place of those."""
-    width = layout.codec.width
-    matrix = np.full((len(keys), width), byte, dtype=np.uint8)
-    matrix[:, : keys.dtype.itemsize] = keys.view(np.uint8).reshape(len(keys), -1)
-    return matrix.view(f"S{width}").ravel()
+    return pa.array(prefix.view(">u2").ravel().astype(np.int16))
 
 
 def _covered(first: np.ndarray, last: np.ndarray, count: int) -> np.ndarray:

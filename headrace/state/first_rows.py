@@ -17,8 +17,12 @@ from headrace.state.files import Files
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.lookup import GROUPS_AT_ONCE, IndexCache, ReadProbes, newest_live
+from headrace.state.recent import RECENT
 from headrace.state.runs import VNODE, GroupIndex, Run
 from headrace.state.vnode import vnodes_of
+
+FRONT_ROWS = 64
+"""Of each file that are looked at first, where the first rows of all are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +122,20 @@ def _collected(
         tables = [layout.stored_schema.empty_table()]
         for path, groups in wanted.items():
             listed = sorted(groups)
-            chunks = [listed[at : at + GROUPS_AT_ONCE] for at in range(0, len(listed), GROUPS_AT_ONCE)]
-            tables += body.read([(path, tuple(chunk), 0, values.num_rows, True) for chunk in chunks], values)
+            if (recent := RECENT.get((files.root, path))) is not None:
+                stored = recent
+            else:
+                chunks = [listed[at : at + GROUPS_AT_ONCE] for at in range(0, len(listed), GROUPS_AT_ONCE)]
+                stored = pa.concat_tables(
+                    body.read([(path, tuple(chunk), 0, values.num_rows, True) for chunk in chunks], values)
+                )
+            if keys is None and not start:
+                # What comes first in all is at the front of each file: the rest need not be looked at.
+                front = depth * max(count, FRONT_ROWS)
+                if stored.num_rows > front:
+                    bounds = {prefix: _earlier(bound, layout.bound(stored, front)) for prefix, bound in bounds.items()}
+                    stored = stored.slice(0, front)
+            tables.append(stored)
         live = newest_live(layout, pa.concat_tables(tables))
         held = codec.encode_table(live, names, vnodes=live[VNODE].to_numpy())
         rows_of = _by_prefix(layout.encode(live), held, bounds, start)
@@ -132,6 +148,10 @@ def _collected(
         found.append(live.take(pa.array(chosen, pa.int64())))
         depth *= 4
     return pa.concat_tables(found)
+
+
+def _earlier(bound: bytes | None, other: bytes) -> bytes:
+    return other if bound is None else min(bound, other)
 
 
 def _next_groups(

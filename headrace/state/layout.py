@@ -120,7 +120,12 @@ class Layout:
         for name in names:
             if name not in rows.column_names:  # a column that came after the file was written; Spark reads it so, too
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, self.stored_schema.field(name).type))
-        return rows.select(names).cast(pa.schema([self.stored_schema.field(name) for name in names]))
+        if rows.column_names != list(names):
+            rows = rows.select(names)
+        schema = self.stored_schema
+        if len(names) != len(schema):
+            schema = pa.schema([schema.field(name) for name in names])
+        return rows if rows.schema.equals(schema) else rows.cast(schema)
 
     def replica(self) -> Layout:
         """For copies of the relation's deltas, which lie in a folder of their own."""

@@ -7,7 +7,9 @@ costs nothing: keys beyond everything stored, such as a growing id, start no job
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import pickle
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +30,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
 from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
+from headrace.state.small_blocks import LongKeys
 from headrace.state.vnode import vnodes_of
 from headrace.types import SqlType
 
@@ -258,9 +261,10 @@ def lookup(
     body = ReadProbes(files=files, layout=layout, columns=None if columns is None else tuple(sorted(columns)))
     if _kept(spark, body, stored, indexes):
         names = [name for name in body.names if name != VNODE]
-        found = find(files, layout, stored, layout.codec.matrix(keys, vnodes=keys[VNODE].to_numpy()), names, indexes)
-        assert found is not None
-        return found
+        with contextlib.suppress(LongKeys):
+            found = find(files, layout, stored, _wanted(layout.codec, keys, keys[VNODE].to_numpy()), names, indexes)
+            assert found is not None
+            return found
     encoded = layout.encode(keys)
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     sorted_keys = [encoded[index] for index in order]
@@ -332,7 +336,8 @@ def starting_with(
     body = ReadProbes(files=files, layout=layout, whole_keys=False, columns=asked)
     if _kept(spark, body, stored, indexes):
         read = [name for name in body.names if name != VNODE]
-        return find(files, layout, stored, codec.matrix(keys, vnodes=vnodes), read, indexes, most=most)
+        with contextlib.suppress(LongKeys):
+            return find(files, layout, stored, _wanted(codec, keys, vnodes), read, indexes, most=most)
     prefixes = codec.encode_table(keys, names, vnodes=vnodes)
     todo, rows = [], 0
     for file in stored:
@@ -363,16 +368,22 @@ def starting_with(
     return newest_live(layout, found.filter(pa.array([key in wanted for key in held], pa.bool_())))
 
 
+def _wanted(codec: KeyCodec, keys: pa.Table, vnodes: np.ndarray) -> np.ndarray | list[bytes]:
+    if codec.width is not None:
+        return codec.matrix(keys, vnodes=vnodes)
+    return codec.encode_table(keys, codec.names, vnodes=vnodes)
+
+
 def _found(spark: SparkSession, body: ReadProbes, todo: list[Probe], keys: pa.Table) -> pa.Table:
     """All stored versions of the keys, read by tasks, or by threads of this process where it is the only one."""
-    tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     if _here(spark, body.files) and _rows(todo) * len(body.names) <= DRIVER_VALUES and len(todo) <= DRIVER_PROBES:
 
         def read(task: list[Probe]) -> list[pa.Table]:
             return list(body.read(_brief(task), keys))
 
-        found = in_threads(read, tasks)
+        found = in_threads(read, _balance(todo, os.cpu_count() or 1))
         return pa.concat_tables(itertools.chain.from_iterable(found))
+    tasks = _balance(todo, spark.sparkContext.defaultParallelism)
     found = run_tasks(spark, body, [_pack(task, keys) for task in tasks], body.layout.spark_schema)
     return found.cast(body.layout.stored_schema)
 

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,9 @@ import pyarrow.parquet as pq
 
 from headrace.state.files import Files
 from headrace.state.layout import INTERNAL, LEFT_OUT, Layout
-from headrace.state.merge import MergeStream, consolidate
+from headrace.state.merge import MergeStream, consolidate, merge_versions
 from headrace.state.prepared import job_input, spare_what_stays
+from headrace.state.recent import RECENT
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.sorting import in_order
 
@@ -57,6 +58,9 @@ class Output:
     consolidate: bool = True
     """Whether a retraction and a put of the same row are no change. Not if retractions lack columns."""
 
+
+Settling = Literal["none", "sort", "consolidate"]
+"""What a delta still needs: nothing, to be put in order, or also that what was taken back is left out."""
 
 _INTERNAL_NAMES = tuple(name for name, _, _ in INTERNAL)
 
@@ -112,7 +116,11 @@ class RunFileWriter:
             if self._file_rows >= FILE_ROWS:
                 self._close_file()
 
-    def finish(self) -> list[RunFile]:
+    def finish(self, rows: pa.Table | None = None) -> list[RunFile]:
+        """The files; ``rows`` are the last ones, or all there are."""
+        if rows is not None and rows.num_rows:
+            self._pending.append(rows)
+            self._pending_rows += rows.num_rows
         self._close_file()
         return self._files
 
@@ -357,24 +365,40 @@ class _Sink:
 
 
 def write_outputs(
-    files: Files, outputs: Iterable[tuple[Layout, pa.Table, bool]], net_epoch: int | None = None
+    files: Files, outputs: Iterable[tuple[Layout, pa.Table, Settling]], net_epoch: int | None = None
 ) -> dict[int, list[RunFile]]:
-    """Writes deltas, each in the stored schema and with whether to consolidate it; answers the files by relation.
+    """Writes deltas, each in the stored schema and with what is to be done to it; answers the files by relation.
 
     ``net_epoch`` is for deltas of several epochs: of each key only the change from before the first to after the last
     is written, as of it.
     """
-    sinks = []
-    try:
-        for layout, rows, consolidate in outputs:
-            sinks.append(_Sink(layout, files, net_epoch=net_epoch, consolidate=consolidate))
-            sinks[-1].push(rows)
-        found = [(sink.layout.relation_id, sink.finish()) for sink in sinks]
-    except BaseException:
-        for sink in sinks:
-            sink.writer.abort()
-        raise
-    return {relation_id: written for relation_id, written in found if written}
+    found: dict[int, list[RunFile]] = {}
+    for layout, delta, settling in outputs:
+        rows = _settled(layout, delta, settling, net_epoch)
+        if rows.num_rows == 0:
+            continue
+        writer = RunFileWriter(layout, files)
+        try:
+            found[layout.relation_id] = written = writer.finish(rows)
+        except BaseException:
+            writer.abort()
+            raise
+        if len(written) == 1:
+            RECENT.put((files.root, written[0].path), rows)
+    return found
+
+
+def _settled(layout: Layout, rows: pa.Table, settling: Settling, net_epoch: int | None) -> pa.Table:
+    if settling == "none":
+        return rows
+    rows, key = in_order(layout, rows, [WEIGHT] if net_epoch is None else [EPOCH, WEIGHT]), [VNODE, *layout.key_names]
+    if settling == "sort":
+        return rows
+    if net_epoch is not None:
+        rows = merge_versions(rows, key, bottom=False)
+        epochs = pa.repeat(pa.scalar(net_epoch, pa.int64()), rows.num_rows)
+        rows = rows.set_column(rows.schema.get_field_index(EPOCH), EPOCH, epochs)
+    return consolidate(rows, key)
 
 
 def with_internal(rows: pa.Table, vnodes: pa.ChunkedArray, epoch: int, weights: pa.ChunkedArray) -> pa.Table:

@@ -44,7 +44,7 @@ def internal_tables(db) -> list[str]:
 
 @pytest.mark.parametrize(
     ("small", "names"),
-    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest", "averages"])],
+    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest", "averages", "joined"])],
 )
 def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
     monkeypatch.setattr(keyed, "FEW_KEYS", 5)
@@ -111,6 +111,33 @@ def test_a_value_that_cannot_be_had_fails_only_who_compares_with_it(tables):
         tables.sql("DELETE FROM t WHERE k IS NOT NULL")
     tables.sql("DELETE FROM t")
     assert tables.sql("SELECT * FROM v").rows() == []
+
+
+@pytest.mark.parametrize(("few", "small"), [(keyed.FEW_KEYS, keyed.SMALL_ROWS), (3, keyed.SMALL_ROWS), (3, 2)])
+def test_both_sides_of_a_stored_join_change(tables, monkeypatch, few, small):
+    """Its rows are mapped from both changes; only where these are many, of touched keys all is computed."""
+    best = "SELECT k, max(x) AS most FROM t GROUP BY k"
+    tables.sql(f"CREATE MATERIALIZED VIEW best AS {best}")
+    tables.sql(
+        "CREATE MATERIALIZED VIEW holders AS SELECT t.id, t.x, w.k FROM t JOIN best AS w ON t.x = w.most"
+        " WHERE t.k BETWEEN w.k - 1 AND w.k"
+    )
+    tables.sql("INSERT INTO t SELECT g, g % 9, g % 31 FROM generate_series(1, 100) AS g")
+    monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    monkeypatch.setattr(keyed, "SMALL_ROWS", small)
+    joins, by_key = [], keyed.KeyedRelations._delta
+
+    def counted(self, state, relation, *more):
+        joins.extend([relation] if "join" in relation.operator.describe else [])
+        return by_key(self, state, relation, *more)
+
+    monkeypatch.setattr(keyed.KeyedRelations, "_delta", counted)
+    tables.sql("INSERT INTO t SELECT g, g % 9, g % 37 FROM generate_series(101, 120) AS g")
+    tables.sql("UPDATE t SET x = x + 1, k = k - 1 WHERE id % 2 = 0")
+    check(tables, "best", "holders")
+    tables.sql("DELETE FROM t WHERE x > 25")
+    check(tables, "best", "holders")
+    assert bool(joins) == (small == 2)
 
 
 def test_a_view_that_cannot_be_made_is_not(tables):
@@ -368,6 +395,7 @@ def test_a_build_goes_on_where_it_was(spark, warehouse, monkeypatch):
 def test_a_join_of_which_only_changes_are_read_is_not_stored(spark, warehouse, monkeypatch, few):
     """Both sides change in one epoch, changes come while the groups are built, and the engine is opened again."""
     monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    monkeypatch.setattr(keyed, "SMALL_ROWS", keyed.SMALL_ROWS if few > 3 else 2)
     views = {
         "by_name": "SELECT u.name, count(*) AS c, sum(t.x) AS sx FROM t JOIN u ON t.k = u.id GROUP BY u.name",
         "pairs": "SELECT p.x, count(*) AS c, sum(q.id) AS si FROM t AS p JOIN t AS q ON p.k = q.x GROUP BY p.x",

@@ -48,10 +48,11 @@ SAME = """
     n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; n / 3; n / 7.5; 100.00 * n / 7; n / (m * m + 1); i / 3.7; b / (m * m + 1); 2 / (n * n + 0.7); 100.00 * u / (n * n + 0.7); d + d; d * d; d - 1.5::double precision; f + f; f * f
     i = j; i <> j; i < 3; i <= b; s > i; i >= 0; n = 1.5; n < m; n < i; m >= 1; t = 'abc'; t < v; t > ''; t <> v; t = NULL
     day < '2024-01-01'; day = DATE '2024-02-29'; ts >= '2024-01-01 10:00:00'; tz < '2024-01-01 00:00:00+02'; f > d; d > 1; d < 1.5; o = p; o <> p; y = '\\x00ff'
+    ts + INTERVAL '10 seconds'; ts - INTERVAL '1 day 2 hours'; ts + span; ts < '2024-01-01 10:00:00'::timestamp - INTERVAL '1 hour'; date_bin('10 seconds', ts, '1970-01-01'); date_bin('7 hours', ts, TIMESTAMP '2024-01-01' + INTERVAL '90 minutes') - INTERVAL '1 minute'
     span > '1 hour'; o AND p; o OR p; NOT o; o AND i > 0; i > 0 OR NULL; NOT (i > 0 AND n < 5); o; (o)
     i IS NULL; i IS NOT NULL; t IS NULL; (i + 1) IS NULL; o IS TRUE; o IS NOT TRUE; o IS FALSE; (i > 0) IS TRUE
     i BETWEEN 0 AND 5; i NOT BETWEEN 0 AND 5; t BETWEEN 'a' AND 'm'; n BETWEEN i AND 3; i IN (1, 2, 3); 1 IN (1, 2); o AND 3 IN (1, 2); i NOT IN (1, 2); t IN ('a', 'abc'); n IN (1, 2.5)
-    t || v; t || '-' || v; 'x' || t; upper(t); lower(t); length(t); char_length(v); abs(i); coalesce(i, 0); coalesce(t, v, 'none'); coalesce(i, b); extract(year FROM day); extract(month FROM day); extract(day FROM day)
+    t || v; t || '-' || v; 'x' || t; upper(t); lower(t); length(t); char_length(v); abs(i); coalesce(i, 0); coalesce(t, v, 'none'); coalesce(i, b); substring(t FROM 1 FOR 2); substring(t FROM 2); substr(v, 2, 1); substring(t, 3, 0); substring('äöü' || t FROM 2 FOR 3); extract(year FROM day); extract(month FROM day); extract(day FROM day)
     CASE WHEN i > 0 THEN 'plus' WHEN i < 0 THEN 'minus' ELSE 'none' END; CASE WHEN o THEN i END; CASE i WHEN 1 THEN 'one' WHEN 2 THEN v END
     CASE WHEN i > 0 THEN n ELSE i END; t LIKE 'a%'; t LIKE '%c'; t LIKE '%b%'; t LIKE 'abc'; t NOT LIKE 'a%'; t LIKE '%a%b%'; t NOT LIKE 'a%c'; t LIKE '%%b%%'; i::bigint; i::numeric(12,2); s::int + 1; f::double precision
 """  # noqa: E501
@@ -59,7 +60,7 @@ SAME = [each.strip() for line in SAME.strip().splitlines() for each in line.spli
 
 SPARKS = """
     d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
-    t::varchar(2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
+    t::varchar(2); substring(t FROM i); substring(t FROM 0 FOR 2); substring(t FROM 'a.'); substring(y FROM 1 FOR 2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; tz + span; ts + INTERVAL '1 month'; date_bin('1 hour', tz, '1970-01-01'); day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
     array[i, j]; t COLLATE "C" < v; i BETWEEN SYMMETRIC 5 AND 0; 'a'; NULL; d::real
 """  # noqa: E501
 SPARKS = [each.strip() for line in SPARKS.strip().splitlines() for each in line.split(";") if each.strip()]

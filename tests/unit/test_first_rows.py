@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.catalog import KeyColumn
+from headrace.state import first_rows as module
 from headrace.state.first_rows import first_rows
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
+from headrace.state.recent import RecentRows
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.storage import LocalStorage
 from headrace.state.vnode import vnodes_of
@@ -31,7 +33,9 @@ def _layout(by_key: bool) -> Layout:
     )
 
 
-def _write(storage: LocalStorage, layout: Layout, rows: list[tuple], epoch: int) -> Run:
+def _write(
+    storage: LocalStorage, layout: Layout, rows: list[tuple], epoch: int, recent: RecentRows | None = None
+) -> Run:
     """Rows with a weight as one run of small row groups."""
     columns = list(zip(*rows, strict=True))
     table = pa.table([pa.array(values, pa.int32()) for values in columns[:3]], names=["k", "x", "id"])
@@ -46,6 +50,8 @@ def _write(storage: LocalStorage, layout: Layout, rows: list[tuple], epoch: int)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=GROUP)
     storage.write(path, sink.getvalue().to_pybytes())
+    if recent is not None:
+        recent.put((storage.files.root, path), table)
     bounds = [(part[0], part[-1], len(part)) for part in (keys[at : at + GROUP] for at in range(0, len(keys), GROUP))]
     storage.write(f"{path}{SIDECAR}", GroupIndex(tuple(bounds)).to_bytes())
     file = RunFile(path=path, rows=len(rows), bytes=1, low=keys[0], high=keys[-1], groups=len(bounds))
@@ -54,8 +60,11 @@ def _write(storage: LocalStorage, layout: Layout, rows: list[tuple], epoch: int)
 
 @pytest.mark.parametrize("by_key", [True, False])
 @pytest.mark.parametrize("seed", range(8))
-def test_they_are_the_first_of_all(tmp_path, by_key, seed):
+def test_they_are_the_first_of_all(tmp_path, monkeypatch, by_key, seed):
     chance = random.Random(seed)
+    monkeypatch.setattr(module, "FRONT_ROWS", (64, 1)[seed % 2])
+    recent = RecentRows(10_000 if seed % 4 < 2 else 0)
+    monkeypatch.setattr(module, "RECENT", recent)
     storage, layout = LocalStorage(tmp_path), _layout(by_key)
     alive: dict[int, tuple] = {}
     runs = []
@@ -70,7 +79,7 @@ def test_they_are_the_first_of_all(tmp_path, by_key, seed):
         # an epoch's delta has each row once
         rows = [row for row in dict.fromkeys(rows) if (*row[:3], -row[3]) not in rows]
         if rows:
-            runs.append(_write(storage, layout, rows, epoch))
+            runs.append(_write(storage, layout, rows, epoch, recent))
     count = chance.choice([1, 2, 7])
     wanted = [None, 1, 5] if by_key else None
     keys = pa.table({"k": pa.array(wanted, pa.int32())}) if by_key else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import random
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.catalog import KeyColumn
-from headrace.state import blocks
+from headrace.state import blocks, lookup
+from headrace.state.keys import KeyCodec
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache, newest_live
-from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, RunFile
+from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
+from headrace.state.small_blocks import KEY_BYTES, LongKeys
 from headrace.state.storage import LocalStorage
 from headrace.state.vnode import vnodes_of
 from headrace.types import SqlType
@@ -28,6 +32,12 @@ KEYS = [
         ("a", SqlType("double precision"), KeyColumn(name="a")),
         ("b", SqlType("date"), KeyColumn(name="b", nulls_first=True)),
     ],
+    [
+        ("a", SqlType("varchar"), KeyColumn(name="a", nulls_first=True)),
+        ("b", SqlType("integer"), KeyColumn(name="b")),
+        ("c", SqlType("varchar"), KeyColumn(name="c", descending=True)),
+    ],
+    [("a", SqlType("integer"), KeyColumn(name="a")), ("b", SqlType("bytea"), KeyColumn(name="b"))],
 ]
 
 
@@ -43,6 +53,9 @@ def _value(kind: SqlType, chance: random.Random):
         return None
     if kind.name == "double precision":
         return chance.choice([number / 2, -0.0, 0.0, float("nan")])
+    if kind.name in ("varchar", "bytea"):
+        text = chance.choice(["", "a", "a\x00", "a\x00b", "b" * chance.choice([1, 9, 30]), str(number)])
+        return text.encode() if kind.name == "bytea" else text
     if kind.name == "date":
         return datetime.date(2000, 1, 1) + datetime.timedelta(days=number)
     if kind.name == "numeric":
@@ -89,8 +102,10 @@ class Stored:
         )
 
     def find(self, keys: list[bytes], names: list[str], **more) -> pa.Table | None:
-        matrix = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
-        return blocks.find(self.storage.files, self.layout, self.files, matrix, names, self.indexes, **more)
+        wanted = keys
+        if self.layout.codec.width is not None:
+            wanted = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
+        return blocks.find(self.storage.files, self.layout, self.files, wanted, names, self.indexes, **more)
 
 
 def _fill(stored: Stored, key, chance: random.Random) -> None:
@@ -123,28 +138,33 @@ def _texts(rows: pa.Table) -> list[str]:
     return sorted(str(row) for row in rows.to_pylist())
 
 
+@pytest.fixture(autouse=True)
+def no_file_is_small(monkeypatch):
+    monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", 0)
+
+
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(9))
 def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed):
     monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
     chance = random.Random(seed)
     # Never all of a file, or soon.
     monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])
     monkeypatch.setattr(blocks, "WHOLE_ROWS", (1 << 20, 20)[seed % 3 == 1])
+    monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", (0, 1000, 20)[seed % 3])
     stored = Stored(tmp_path, _layout(key))
     _fill(stored, key, chance)
     layout = stored.layout
     everything = newest_live(layout, pa.concat_tables(stored.rows))
-    held = layout.encode(everything)
     for _ in range(8):  # first into nothing, then into what others have left
-        whole = chance.random() < 0.5
-        width = layout.codec.width if whole else 2 + 1 + layout.codec._columns[0].width
-        # Some that are there, some that are not.
-        candidates = list({code[:width] for code in held} | {bytes(width), b"\xff" * width})
+        # Whole keys, or their first column; some that are there, some that are not.
+        firsts = KeyCodec([(kind, each) for _, kind, each in key[: len(key) if chance.random() < 0.5 else 1]])
+        starts = firsts.encode_table(everything, firsts.names, vnodes=everything[VNODE].to_numpy())
+        candidates = sorted({*starts, *(bytes([byte]) * len(starts[0]) for byte in (0, 255))})
         wanted = chance.sample(candidates, min(len(candidates), chance.randrange(1, 9)))
         names = chance.choice([["note"], ["price", "note"], []])
         found = stored.find([*wanted, wanted[0]], [*names, EPOCH, WEIGHT])
-        expected = everything.filter(pa.array([code[:width] in wanted for code in held]))
+        expected = everything.filter(pa.array([start in wanted for start in starts]))
         shown = [*layout.key_names, *names, VNODE, EPOCH, WEIGHT]
         assert _texts(found.select(shown)) == _texts(expected.select(shown))
         assert found.schema == layout.stored_schema
@@ -185,7 +205,28 @@ def test_who_may_be_kept(tmp_path):
     assert not cache.fits(storage.files, layout, [file] * 5, ["price", "note"], indexes)
     text = KeyColumn(name="note")
     of_texts = Layout(relation_id=7, columns=layout.columns, pk=(text,), distribution=("note",))
-    assert not cache.fits(storage.files, of_texts, [file], [], indexes)
+    few = dataclasses.replace(file, rows=10)
+    assert cache.fits(storage.files, of_texts, [few], [], indexes)
+    cache.refuse(storage.files, of_texts)
+    assert not cache.fits(storage.files, of_texts, [few], [], indexes)
+
+
+@pytest.mark.parametrize("small", [0, 1000])
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_long_keys_are_not_kept(tmp_path, monkeypatch, at_the_end, small):
+    monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", small)
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    key = [("a", SqlType("varchar"), KeyColumn(name="a"))]
+    layout = Layout(relation_id=7, columns=(("a", SqlType("varchar")),), pk=(key[0][2],), distribution=())
+    stored = Stored(tmp_path, layout)
+    texts = [f"b{at}" for at in range(10)]
+    texts[-1 if at_the_end else 5] = "z" * KEY_BYTES if at_the_end else "b5" + "x" * KEY_BYTES
+    stored.write(pa.table({"a": texts}), [1] * 10, 1)
+    files = stored.storage.files
+    assert blocks.BLOCKS.fits(files, layout, stored.files, [], stored.indexes)
+    with pytest.raises(LongKeys):
+        stored.find([layout.codec.encode_with_vnode(0, [text]) for text in texts], [EPOCH, WEIGHT])
+    assert not blocks.BLOCKS.fits(files, layout, stored.files, [], stored.indexes)
 
 
 @pytest.mark.parametrize(("texts", "kept"), [(2, True), (400, False)])
@@ -203,3 +244,22 @@ def test_what_might_fit_is_measured(tmp_path, texts, kept):
     for _ in range(2):
         assert cache.fits(stored.storage.files, layout, stored.files, ["note", "price"], stored.indexes) == kept
     assert cache.bytes == 0
+
+
+def test_what_is_not_kept_is_found_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    monkeypatch.setattr(lookup, "BLOCKS", blocks.BLOCKS)
+    columns = (("a", SqlType("varchar")), ("b", SqlType("bigint")))
+    layout = Layout(relation_id=7, columns=columns, pk=(KeyColumn(name="a"),), distribution=())
+    stored = Stored(tmp_path, layout)
+    texts = [f"b{at}" + "x" * (at == 5) * KEY_BYTES for at in range(10)]
+    stored.write(pa.table({"a": texts, "b": range(10)}), [1] * 10, 1)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", defaultParallelism=2))
+    files, runs = stored.storage.files, [Run(id="r", first_epoch=1, last_epoch=1, files=tuple(stored.files))]
+    keys = pa.table({"a": [texts[5], texts[7], "b"]})
+    for _ in range(2):
+        found = lookup.starting_with(spark, files, layout, runs, keys, stored.indexes, most=100)
+        assert sorted(found["b"].to_pylist()) == [5, 7]
+        with_vnodes = keys.append_column(VNODE, pa.array([0, 0, 0], pa.int16()))
+        found = lookup.lookup(spark, files, layout, runs, with_vnodes, stored.indexes)
+        assert sorted(found["b"].to_pylist()) == [5, 7]
