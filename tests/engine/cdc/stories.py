@@ -215,3 +215,33 @@ def truncate_while_a_chunk_is_read(db, followed: Followed, monkeypatch, *, befor
     db.sql(f"CREATE TABLE t (*) FROM {followed.source} TABLE 't' WITH (backfill.num_rows_per_split = 5); WAIT t")
     followed.caught_up(db)
     assert rows(db, "SELECT * FROM t") == [(7, "new")]
+
+
+def columns_change_in_the_middle_of_a_snapshot(db, followed: Followed, monkeypatch) -> None:
+    """Some chunks have landed with the old columns, others are in flight: the table ends up with the new ones."""
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
+    values = ", ".join(f"({id}, {id}, {id})" for id in range(1, 31))
+    followed.run("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)", f"INSERT INTO t VALUES {values}")
+    followed.create_source(db, **{"auto.schema.change": "true"})
+    gate, read = threading.Semaphore(2), splits.read_chunk
+
+    def one_by_one(*arguments):
+        assert gate.acquire(timeout=60)
+        return read(*arguments)
+
+    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
+    db.sql(
+        f"CREATE TABLE t (*) FROM {followed.source} TABLE 't'"
+        " WITH (backfill.num_rows_per_split = 3, backfill.parallelism = 1)"
+    )
+    eventually(lambda: db.job("t").progress().rows_read == 6)
+    followed.run(
+        "UPDATE t SET b = 0 WHERE id IN (2, 25)", "ALTER TABLE t DROP a, ADD c INT DEFAULT 3",
+        "UPDATE t SET c = 4 WHERE id IN (1, 29)", "DELETE FROM t WHERE id = 5",
+    )  # fmt: skip
+    for _ in range(40):
+        gate.release()
+    eventually(lambda: db.sql("SELECT * FROM t").columns == ["id", "b", "c"])
+    db.sql("WAIT t")
+    followed.caught_up(db)
+    assert rows(db, "SELECT * FROM t") == theirs(followed.server, "SELECT id, b, c FROM t")

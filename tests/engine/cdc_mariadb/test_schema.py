@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.engine.cdc import stories
 from tests.engine.cdc_mariadb.conftest import BOTH, caught_up, create_source, rows, stopped
 from tests.engine.conftest import eventually
 
@@ -24,6 +25,10 @@ def test_columns_that_come_go_and_grow_are_followed(db, mariadb, monkeypatch):
     caught_up(db, mariadb)
     eventually(lambda: (3, 5000000000) in rows(db, "SELECT id, b FROM t"))
     assert stopped(db) == {}
+
+
+def test_columns_change_in_the_middle_of_a_snapshot(db, followed, monkeypatch):
+    stories.columns_change_in_the_middle_of_a_snapshot(db, followed, monkeypatch)
 
 
 def test_a_table_that_has_stopped_is_read_anew(db, mariadb, source):

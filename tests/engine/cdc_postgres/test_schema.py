@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 import headrace
-from headrace.engine import splits
 from headrace.engine.follower import Follower
 from headrace.engine.following import source_state
 from headrace.errors import InvalidDefinition, JobFailed
+from tests.engine.cdc import stories
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, create_source, follower, rows, stopped, theirs
 from tests.engine.conftest import eventually
 
@@ -203,28 +201,8 @@ def test_partitions_that_go_while_nobody_looks_are_missed_afterwards(db, postgre
     eventually(lambda: same(db, postgres, "fine"))
 
 
-def test_columns_change_in_the_middle_of_a_snapshot(db, postgres, evolving, monkeypatch):
-    postgres.run(
-        "CREATE TABLE t (id int PRIMARY KEY, a int, b int); INSERT INTO t SELECT g, g, g FROM generate_series(1, 30) g"
-    )
-    gate, read = threading.Semaphore(2), splits.read_chunk
-
-    def one_by_one(*arguments):
-        assert gate.acquire(timeout=60)
-        return read(*arguments)
-
-    monkeypatch.setattr("headrace.engine.chunk_reads.read_chunk", one_by_one)
-    db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 3, backfill.parallelism = 1)")
-    eventually(lambda: db.job("t").progress().rows_read == 6)
-    postgres.run("UPDATE t SET b = 0 WHERE id IN (2, 25)")
-    postgres.run(
-        "ALTER TABLE t DROP a, ADD c int DEFAULT 3; UPDATE t SET c = 4 WHERE id IN (1, 29); DELETE FROM t WHERE id = 5"
-    )
-    for _ in range(40):
-        gate.release()
-    eventually(lambda: "c" in dict(columns(db, "t")))
-    db.sql("WAIT t")
-    assert columns(db, "t") == [("id", "integer"), ("b", "integer"), ("c", "integer")] and same(db, postgres)
+def test_columns_change_in_the_middle_of_a_snapshot(db, followed, monkeypatch):
+    stories.columns_change_in_the_middle_of_a_snapshot(db, followed, monkeypatch)
 
 
 def test_a_view_that_comes_while_the_table_is_read_anew(db, postgres, source):
