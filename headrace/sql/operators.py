@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
-from headrace.sql import spans
+from headrace.sql import spans, zoned
 from headrace.sql.casts import cast
 from headrace.sql.intervals import spark_interval
 from headrace.sql.typed import (
@@ -20,6 +20,7 @@ from headrace.sql.typed import (
     NUMERIC,
     TEXT,
     TIMESTAMP,
+    TIMESTAMPTZ,
     Typed,
     common_type,
     describe,
@@ -138,6 +139,8 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
     if left.type == DATE:
         left = cast(left, TIMESTAMP)
     months = f" {symbol} {spans.spark_months(right.months)}" if right.months else ""
+    if left.type == TIMESTAMPTZ:
+        return Typed(zoned.moved(left.sql, symbol, months, right.sql), left.type)
     return Typed(f"({left.sql}{months} {symbol} {right.sql})", left.type)
 
 

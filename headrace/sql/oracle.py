@@ -18,6 +18,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from headrace.sql import zoned
 from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
 from headrace.sql.functions import is_scalar
 from headrace.sql.sets import is_set_returning
@@ -60,7 +61,7 @@ class FunctionOracle(Protocol):
         Raises what is wrong with the arguments if they do not fit."""
 
 
-_OURS = frozenset({"grouping", "current_time", "localtime"})
+_OURS = frozenset({"grouping", "current_time", "localtime", zoned.FUNCTION})
 
 
 def is_ours(name: str) -> bool:
