@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import InvalidParameterValue, UndefinedParameter
+from headrace.zones import Zone, session_zone
 
 _UNITS_MS = {"ms": 1, "s": 1000, "sec": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -84,15 +85,6 @@ def parse_epoch(text: str) -> int:
     return int(text)
 
 
-_UTC = ("UTC", "GMT", "UCT", "Z", "ZULU", "UNIVERSAL", "GREENWICH", "GMT0")
-
-
-def parse_utc(text: str) -> str:
-    if text.strip().upper().removeprefix("ETC/") not in _UTC and not re.fullmatch(r"\s*[+-]?0+(:?00)?\s*", text):
-        raise ValueError("only UTC is supported; use AT TIME ZONE to convert")
-    return "UTC"
-
-
 def parse_one_of(*values: str) -> Callable[[str], str]:
     """For parameters that drivers set: only what is so anyway."""
 
@@ -160,7 +152,7 @@ class Parameter:
             return self.parse_text(text)
         except ValueError as error:
             raise InvalidParameterValue(
-                f'invalid value for parameter "{self.name}": "{text}"', hint=str(error)
+                f'invalid value for parameter "{_SPELLED.get(self.name, self.name)}": "{text}"', hint=str(error)
             ) from None
 
 
@@ -229,7 +221,10 @@ _ALL = (
         name="query_epoch", default=0, parse_text=parse_epoch,
         description="read every relation as of this committed epoch; 0 is the newest",
     ),
-    Parameter(name="timezone", default="UTC", parse_text=parse_utc, description="the session's time zone"),
+    Parameter(
+        name="timezone", default=Zone("UTC", "UTC"), parse_text=session_zone,
+        description="the session's time zone: a name of the IANA database, or hours east of Greenwich",
+    ),
     Parameter(name="application_name", default="", parse_text=str, description="the name of the client"),
     Parameter(
         name="statement_timeout", default=0, parse_text=parse_duration, show=show_timeout,
@@ -295,6 +290,8 @@ _ALL = (
 
 PARAMETERS = {parameter.name: parameter for parameter in _ALL}
 
+_SPELLED = {"timezone": "TimeZone", "datestyle": "DateStyle", "intervalstyle": "IntervalStyle"}
+"""As PostgreSQL does, in what it says about them."""
 _ALIASES = {
     "rw_implicit_flush": "implicit_flush",
     "barrier_interval_ms": "barrier_interval",

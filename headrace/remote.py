@@ -17,6 +17,7 @@ from headrace.intervals import parse_interval
 from headrace.serving.wire.oids import typed
 from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import SqlType
+from headrace.zones import session_zone
 
 if TYPE_CHECKING:
     import psycopg
@@ -34,9 +35,16 @@ class RemoteError(HeadraceError):
 
 class RemoteResult:
     def __init__(
-        self, tag: str, columns: Sequence[str], types: Sequence[SqlType], rows: list[tuple], notice: str | None
+        self,
+        tag: str,
+        columns: Sequence[str],
+        types: Sequence[SqlType],
+        rows: list[tuple],
+        notice: str | None,
+        zone: str = "UTC",
     ):
         self.tag, self.columns, self.types, self.notice = tag, list(columns), list(types), notice
+        self.zone = zone
         self._rows = rows
 
     def rows(self) -> list[tuple]:
@@ -89,7 +97,8 @@ class RemoteDatabase:
         rows = [tuple(_value(result.get_value(row, at), types[at]) for at in columns) for row in range(result.ntuples)]
         notice, self._notices = "; ".join(self._notices) or None, []
         tag = result.command_status.decode()
-        return RemoteResult(tag, [result.fname(at).decode() for at in columns], types, rows, notice)
+        zone = session_zone((self._connection.pgconn.parameter_status(b"TimeZone") or b"UTC").decode()).name
+        return RemoteResult(tag, [result.fname(at).decode() for at in columns], types, rows, notice, zone)
 
     def status(self) -> dict[str, Any]:
         relations = [{"name": name, "kind": kind, "rows": rows} for name, kind, rows in self.sql(_STORED)]

@@ -30,6 +30,7 @@ from headrace.engine.coordinator import Mutate, Write
 from headrace.engine.feeds import Extents
 from headrace.engine.filling import with_names
 from headrace.engine.following import without
+from headrace.engine.inserts import expression_sql, in_its_zone
 from headrace.engine.jobs import job_options, scan_fields
 from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
 from headrace.engine.views import NewView, add_view, new_view
@@ -39,7 +40,7 @@ from headrace.plan.explain import explain, explain_pieces
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Scan
 from headrace.sql import statements as ast
-from headrace.sql.bind import bind_query, rename_relation
+from headrace.sql.bind import BoundQuery, bind_query, rename_relation
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
 from headrace.sql.indexes import index_text
 from headrace.sql.parse import created_name, index_statement
@@ -57,6 +58,10 @@ class Definitions:
     def __init__(self, engine: Engine):
         self._engine = engine
 
+    def _bound(self, statement: Any, state: Manifest, *, definition: bool = False) -> BoundQuery:
+        functions, zone = self._engine.functions, statement.zone
+        return bind_query(statement.query, state.catalog, functions=functions, zone=zone, definition=definition)
+
     # --- CREATE ------------------------------------------------------------------------------------------------
 
     def create_table(self, statement: ast.CreateTable) -> Mutate:
@@ -73,6 +78,8 @@ class Definitions:
                 )
                 for spec in statement.columns
             ]
+            if statement.zone is not None:
+                columns = [in_its_zone(each, columns, statement.name, statement.zone) for each in columns]
             relation = _table(state, statement, columns, statement.pk, epoch, statement.on_conflict)
             self._check_expressions(relation)
             if statement.watermark is not None:
@@ -85,13 +92,13 @@ class Definitions:
     def create_table_as(self, statement: ast.CreateTableAs) -> Mutate:
         committed, scans = self._engine.committed, {}
         if committed.catalog.of_kind(SOURCE):
-            bound = bind_query(statement.query, committed.catalog, functions=self._engine.functions)
+            bound = self._bound(statement, committed)
             scans = source_scans(self._engine, committed, bound)
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
-            bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+            bound = self._bound(statement, state)
             frame, types = query_frame(self._engine, state, bound, given=scans)
             names = _column_names(statement.name, statement.column_names, bound.output)
             columns = [Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)]
@@ -114,7 +121,7 @@ class Definitions:
             catalog, existing = state.catalog, state.catalog.find(statement.name)
             if existing is not None and statement.if_not_exists:
                 return state, f'relation "{statement.name}" already exists, skipping'
-            bound = bind_query(statement.query, catalog, functions=self._engine.functions)
+            bound = self._bound(statement, state, definition=True)
             # Of sources only the columns count: nobody is asked what they have.
             given = {
                 id: Layout.of(catalog.relations[id]).row_schema.empty_table()
@@ -150,7 +157,7 @@ class Definitions:
         committed = self._engine.committed
         extents: Extents = {}
         if committed.catalog.of_kind(SOURCE):
-            bound = bind_query(statement.query, committed.catalog, functions=self._engine.functions)
+            bound = self._bound(statement, committed)
             extents = self._engine.event_sources.extents(committed, bound.relations)
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
@@ -174,10 +181,10 @@ class Definitions:
 
     def materialized_view(self, statement: ast.CreateMaterializedView, state: Manifest, epoch: int) -> NewView:
         """What the statement would make; also what EXPLAIN shows."""
-        bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+        bound = self._bound(statement, state, definition=True)
         names = _column_names(statement.name, statement.column_names, bound.output)
         if statement.on_window_close:
-            statement = dataclasses.replace(statement, query=emitting_on_close(bound, state.catalog))
+            statement = dataclasses.replace(statement, query=emitting_on_close(bound, state.catalog), zone=None)
         return new_view(self._engine, statement, state, names, epoch)
 
     def index(self, statement: ast.CreateIndex, state: Manifest, epoch: int) -> tuple[Relation, StreamKey]:
@@ -315,8 +322,6 @@ class Definitions:
 
 def describe_expression(engine: Engine, text: str, over: Any, relation: Relation, column: Column) -> None:
     """Binds a DEFAULT or generated expression, so that what is wrong with it is said at CREATE."""
-    from headrace.engine.inserts import expression_sql
-
     if not over and parse_expression(text).find(exp.Column) is not None:
         raise Unsupported(
             "cannot use column reference in DEFAULT expression",

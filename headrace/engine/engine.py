@@ -47,6 +47,7 @@ from headrace.state.runs import WEIGHT
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
 from headrace.state.store import ManifestStore
+from headrace.zones import instant
 
 log = logging.getLogger("headrace")
 
@@ -193,11 +194,11 @@ class Engine:
         text = self.committed.parameters.get(name)
         return parameter.default if text is None else parameter.parse(text)
 
-    def epoch_of(self, moment: str) -> int:
+    def epoch_of(self, moment: str, zone: str = "UTC") -> int:
         """The epoch that was newest at a moment: an epoch number, or a timestamp."""
         if moment.isdigit():
             return int(moment)
-        micros = parse_moment(moment)
+        micros = parse_moment(moment, zone)
         manifest = self.committed
         before = [epoch for _, epoch, at in manifest.history if at <= micros]
         if not before:
@@ -317,11 +318,11 @@ def live_rows(runs: Sequence) -> int:
     return sum(run.rows - 2 * run.retractions for run in runs)
 
 
-def parse_moment(text: str) -> int:
-    """Microseconds since 1970; a timestamp without an offset is UTC."""
+def parse_moment(text: str, zone: str = "UTC") -> int:
+    """Microseconds since 1970; a timestamp without an offset is one of the zone."""
     try:
         moment = datetime.datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         raise InvalidParameterValue(f"{text!r} is neither an epoch nor a timestamp") from None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
+    moment = moment if moment.tzinfo is not None else instant(moment, zone)
     return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)

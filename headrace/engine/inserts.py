@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from headrace.catalog import ROW_ID, TABLE, Column, Relation
+from headrace.catalog import ROW_ID, TABLE, Column, Relation, shown_name
 from headrace.engine.access import choose, conditions
 from headrace.engine.changes import NEW_ROW, OLD_ROW, InsertFrame, InsertRows, UpdateFrame
 from headrace.engine.plans import index_paths, query_frame, source_scans
@@ -30,14 +31,16 @@ from headrace.errors import (
 )
 from headrace.intervals import from_arrow
 from headrace.sql import statements as ast
-from headrace.sql.bind import bind_expression, bind_query, has_query, relations_of
+from headrace.sql.bind import BoundQuery, bind_expression, bind_query, has_query, relations_of
 from headrace.sql.casts import assign, cast
-from headrace.sql.dialect import parse_expression
+from headrace.sql.dialect import parse_expression, print_sql
+from headrace.sql.explicit import explicit_as
 from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
 from headrace.sql.text import nul_character
 from headrace.sql.translate import Translator
 from headrace.sql.typed import INTERVAL, Typed
+from headrace.sql.zoned import meant_in
 from headrace.state.layout import Layout
 from headrace.state.lookup import lookup
 from headrace.state.manifest import Manifest
@@ -49,11 +52,38 @@ if TYPE_CHECKING:
 _DEFAULT = object()
 
 
-def expression_sql(expression: str | exp.Expression, over: Sequence[Column], relation: Relation, column: Column) -> str:
-    """An expression over some columns, converted to the type of the column it goes to, as Spark SQL."""
+def expression_sql(
+    expression: str | exp.Expression,
+    over: Sequence[Column],
+    relation: Relation,
+    column: Column,
+    zone: str | None = None,
+) -> str:
+    """An expression over some columns, converted to the type of the column it goes to, as Spark SQL.
+
+    ``zone``: that of the session whose expression it is. What a table computes says its zones itself."""
     tree = parse_expression(expression) if isinstance(expression, str) else expression
-    bound = bind_expression(tree, over, relation.label)
-    return assign(Expressions(qualified=False).value(bound), column.type, column.name).sql
+    bound = bind_expression(tree, over, relation.label, zone=zone)
+    return assigned(Expressions(qualified=False).value(bound), column, zone)
+
+
+def assigned(value: Typed, column: Column, zone: str | None) -> str:
+    """Spark SQL of a value as that of a column."""
+    with meant_in(zone):
+        return assign(value, column.type, column.name).sql
+
+
+def in_its_zone(column: Column, over: Sequence[Column], table: str, zone: str) -> Column:
+    """A column of a new table, with the zone of the session that makes it written in what it computes."""
+
+    def said(text: str | None, columns: Sequence[Column]) -> str | None:
+        if text is None or (not columns and parse_expression(text).find(exp.Column) is not None):
+            return text
+        bound = bind_expression(parse_expression(text), columns, shown_name(table))
+        asked = explicit_as(bound, column.type, zone)
+        return text if asked is None else print_sql(asked)
+
+    return dataclasses.replace(column, default=said(column.default, ()), generated=said(column.generated, over))
 
 
 def writable_table(state: Manifest, name: str, doing: str) -> Relation:
@@ -96,14 +126,14 @@ def insert_values(engine: Engine, relation: Relation, statement: ast.Insert) -> 
         return change
     targets, cells = _cells(relation, statement)
     with spark_errors("INSERT"):
-        table = _evaluated_rows(engine, relation, stored_columns(relation), targets, cells)
+        table = _evaluated_rows(engine, relation, stored_columns(relation), targets, cells, statement.zone)
     check_not_null(relation, table)
     return InsertRows(rows=table)
 
 
 def insert_constants(relation: Relation, statement: ast.Insert) -> InsertRows | None:
     """The rows, if every value is a plain constant."""
-    table = _constant_rows(stored_columns(relation), *_cells(relation, statement))
+    table = _constant_rows(stored_columns(relation), *_cells(relation, statement), statement.zone)
     if table is None:
         return None
     check_not_null(relation, table)
@@ -128,7 +158,9 @@ def _is_default(cell: exp.Expression) -> bool:
     return isinstance(cell, exp.Var) and cell.name.upper() == "DEFAULT"
 
 
-def _constant_rows(columns: list[Column], targets: list[Column], cells: list[list[Any]]) -> pa.Table | None:
+def _constant_rows(
+    columns: list[Column], targets: list[Column], cells: list[list[Any]], zone: str | None
+) -> pa.Table | None:
     """The rows, if every value is a plain constant: no Spark needed."""
     positions = {column.name: index for index, column in enumerate(targets)}
     arrays = []
@@ -141,7 +173,7 @@ def _constant_rows(columns: list[Column], targets: list[Column], cells: list[lis
             cell = _DEFAULT if at is None else row[at]
             if cell is _DEFAULT and default is _DEFAULT:
                 default = _constant_default(column)
-            value = default if cell is _DEFAULT else constant(cell, column.type)
+            value = default if cell is _DEFAULT else _constant_cell(cell, column, zone)
             if value is NOT_CONSTANT:
                 return None
             values.append(value)
@@ -152,12 +184,24 @@ def _constant_rows(columns: list[Column], targets: list[Column], cells: list[lis
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
 
 
+def _constant_cell(cell: exp.Expression, column: Column, zone: str | None) -> Any:
+    if zone is None:
+        return constant(cell, column.type)
+    with meant_in(zone):
+        return constant(cell, column.type)
+
+
 def _constant_default(column: Column) -> Any:
     return None if column.default is None else constant(parse_expression(column.default), column.type)
 
 
 def _evaluated_rows(
-    engine: Engine, relation: Relation, columns: list[Column], targets: list[Column], cells: list[list[Any]]
+    engine: Engine,
+    relation: Relation,
+    columns: list[Column],
+    targets: list[Column],
+    cells: list[list[Any]],
+    zone: str | None,
 ) -> pa.Table:
     """The rows, evaluated by Spark."""
     given = [column for column in columns if column.generated is None]
@@ -167,7 +211,7 @@ def _evaluated_rows(
         at = positions.get(column.name)
         if at is None or row[at] is _DEFAULT:
             return expression_sql(column.default or exp.Null(), (), relation, column)
-        return expression_sql(row[at], (), relation, column)
+        return expression_sql(row[at], (), relation, column, zone)
 
     # Not Spark's VALUES: it hides what goes wrong in a cell behind an error of its own.
     lines = [
@@ -262,10 +306,14 @@ def _with_computed(
 def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, use_indexes: bool = True) -> InsertFrame:
     targets = target_columns(relation, statement.columns)
     committed = engine.committed
-    scans = source_scans(engine, committed, bind_query(statement.query, committed.catalog, functions=engine.functions))
+
+    def bind(state: Manifest) -> BoundQuery:
+        return bind_query(statement.query, state.catalog, functions=engine.functions, zone=statement.zone)
+
+    scans = source_scans(engine, committed, bind(committed))
 
     def build(state: Manifest) -> DataFrame:
-        bound = bind_query(statement.query, state.catalog, functions=engine.functions)
+        bound = bind(state)
         frame, types = query_frame(engine, state, bound, use_indexes=use_indexes, given=scans)
         if len(types) > len(targets):
             raise SqlSyntaxError("INSERT has more expressions than target columns")
@@ -281,9 +329,10 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, u
                 at = provided[column.name]
                 if bound.types[at] is None:
                     # As PostgreSQL does, a NULL or a bare string in the select list takes the type of the column.
-                    sql = cast(Typed(f"CAST(c{at} AS STRING)", types[at]), column.type).sql
+                    with meant_in(statement.zone):
+                        sql = cast(Typed(f"CAST(c{at} AS STRING)", types[at]), column.type).sql
                 else:
-                    sql = assign(Typed(f"c{at}", types[at]), column.type, column.name).sql
+                    sql = assigned(Typed(f"c{at}", types[at]), column, statement.zone)
             else:
                 sql = expression_sql(column.default or exp.Null(), (), relation, column)
             exprs.append(f"{_required(relation, column, sql)} AS {quote_spark(column.name)}")
@@ -303,25 +352,25 @@ def _required(relation: Relation, column: Column, sql: str) -> str:
 
 
 def update(engine: Engine, relation: Relation, statement: ast.Update, *, use_indexes: bool = True) -> UpdateFrame:
-    assigned: dict[str, exp.Expression] = {}
+    given: dict[str, exp.Expression] = {}
     for name, expression in statement.assignments:
         column = relation.column(name)
-        if name in assigned:
+        if name in given:
             raise DuplicateColumn(f'multiple assignments to same column "{name}"')
         if column.generated is not None or column.hidden:
             raise InvalidDefinition(f'column "{name}" can only be updated to DEFAULT', hint="it is computed")
-        assigned[name] = expression
+        given[name] = expression
     generated = [column for column in relation.columns if column.generated is not None]
     keys = {key.name for key in relation.pk}
 
     def build(state: Manifest) -> DataFrame:
-        scope = _Scope(engine, state, relation, statement.alias)
+        scope = _Scope(engine, state, relation, statement.alias, statement.zone)
         rows = _affected(scope, statement.where, use_indexes=use_indexes)
         old = f"struct({', '.join(quote_spark(name) for name in Layout.of(relation).names)}) AS {OLD_ROW}"
-        values = {name: scope.bind(each) for name, each in assigned.items() if not _is_default(each)}
+        values = {name: scope.bind(each) for name, each in given.items() if not _is_default(each)}
         with scope.reading(values.values()) as names:
             fields = [
-                _new_value(relation, column, assigned.get(column.name), values.get(column.name), names)
+                _new_value(scope, column, given.get(column.name), values.get(column.name), names)
                 for column in relation.columns
             ]
             changed = rows.selectExpr(old, *fields)
@@ -338,31 +387,32 @@ def update(engine: Engine, relation: Relation, statement: ast.Update, *, use_ind
 
     with spark_errors("UPDATE"):
         build(engine.committed)
-    moves_key = bool(keys & assigned.keys())
+    moves_key = bool(keys & given.keys())
     return UpdateFrame(build=build, deletes=False, moves_key=moves_key, returning=bool(statement.returning))
 
 
 def _new_value(
-    relation: Relation,
+    scope: _Scope,
     column: Column,
     expression: exp.Expression | None,
     bound: exp.Expression | None,
     names: Mapping[str, str],
 ) -> str:
-    name = quote_spark(column.name)
+    relation, name = scope.relation, quote_spark(column.name)
     if expression is None:
         return name if column.generated is None else f"CAST(NULL AS {column.type.spark}) AS {name}"
     if bound is None:
         sql = expression_sql(column.default or exp.Null(), (), relation, column)
     else:
         value = Translator(names, qualified=has_query(bound)).value(bound)
-        sql = assign(value, column.type, column.name).sql
+        sql = assigned(value, column, scope.zone)
     return f"{_required(relation, column, sql)} AS {name}"
 
 
 def delete(engine: Engine, relation: Relation, statement: ast.Delete, *, use_indexes: bool = True) -> UpdateFrame:
     def build(state: Manifest) -> DataFrame:
-        rows = _affected(_Scope(engine, state, relation, statement.alias), statement.where, use_indexes=use_indexes)
+        scope = _Scope(engine, state, relation, statement.alias, statement.zone)
+        rows = _affected(scope, statement.where, use_indexes=use_indexes)
         names = ", ".join(quote_spark(name) for name in Layout.of(relation).names)
         return rows.selectExpr(f"struct({names}) AS {OLD_ROW}")
 
@@ -379,6 +429,7 @@ class _Scope:
     state: Manifest
     relation: Relation
     alias: str | None
+    zone: str | None
 
     @property
     def name(self) -> str:
@@ -391,6 +442,7 @@ class _Scope:
             self.name,
             catalog=self.state.catalog,
             functions=self.engine.functions,
+            zone=self.zone,
         )
 
     @contextmanager
@@ -408,7 +460,8 @@ def _affected(scope: _Scope, where: exp.Expression | None, *, use_indexes: bool)
     engine, relation = scope.engine, scope.relation
     runs = scope.state.runs.get(relation.id, ())
     layout = Layout.of(relation)
-    keys = None if where is None else pinned_keys(relation, where)
+    with meant_in(scope.zone):
+        keys = None if where is None else pinned_keys(relation, where)
     if keys is not None:
         keyed = with_vnode(layout, pa.table(keys))
         found = lookup(engine.spark, engine.storage.files, layout, runs, keyed, engine.indexes)

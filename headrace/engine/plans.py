@@ -25,7 +25,6 @@ from headrace.plan.keys import StreamKey, stream_key
 from headrace.plan.nodes import Node, Project, columns_read
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query
-from headrace.sql.oracle import FunctionOracle
 from headrace.sql.translate import to_spark
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, quote_spark, quote_sql
@@ -150,10 +149,10 @@ def refuse_unfinished_relation(relation: Relation) -> None:
 
 
 def describe_view(
-    query: exp.Expression, catalog: Catalog, names: Sequence[str] = (), functions: FunctionOracle | None = None
+    query: exp.Expression | BoundQuery, catalog: Catalog, names: Sequence[str] = ()
 ) -> tuple[BoundQuery, StreamKey, tuple[Column, ...]]:
     """What a materialized view on the query would be: the bound query, its plan with a key, and its columns."""
-    bound = bind_query(query, catalog, functions=functions)
+    bound = query if isinstance(query, BoundQuery) else bind_query(query, catalog)
     node = build(bound, catalog, names or None)
     key = stream_key(node, catalog)
     types = output_types(key.plan, catalog)

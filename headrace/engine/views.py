@@ -51,11 +51,11 @@ def new_view(
 ) -> NewView:
     """What the statement would make."""
     catalog = state.catalog
-    bound = bind_query(statement.query, catalog, functions=engine.functions)
+    bound = bind_query(statement.query, catalog, functions=engine.functions, zone=statement.zone, definition=True)
     refuse_unfinished(catalog, bound)
     _refuse_finished(catalog, bound)
     try:
-        bound, key, columns = describe_view(statement.query, catalog, names, engine.functions)
+        _, key, columns = describe_view(_copied(bound), catalog, names)
     except Unsupported:
         if bound.as_of is not None:
             raise
@@ -71,6 +71,11 @@ def new_view(
         **_as_asked(statement, bound, epoch),
     )
     return NewView(relation=relation, key=key, catalog=catalog)
+
+
+def _copied(bound: BoundQuery) -> BoundQuery:
+    """For a plan that may not work out: making it changes the tree."""
+    return dataclasses.replace(bound, expression=bound.expression.copy())
 
 
 def _as_asked(statement: ast.CreateMaterializedView, bound: BoundQuery, epoch: int) -> dict[str, Any]:

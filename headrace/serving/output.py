@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
@@ -22,6 +23,8 @@ class Rows(Protocol):
     tag: str
     columns: Sequence[str]
     types: Sequence[SqlType]
+    zone: str
+    """In which its instants are printed"""
 
     def rows(self) -> Iterable[Sequence[Any]]: ...
 
@@ -30,6 +33,7 @@ class Listing:
     """Rows that no statement made."""
 
     tag = "LIST"
+    zone = "UTC"
 
     def __init__(self, kinds: Mapping[str, str], rows: Sequence[Sequence[Any]]):
         self.columns = list(kinds)
@@ -45,7 +49,7 @@ def write_table(result: Rows, out: TextIO, *, expand: bool = False, emphasis: Ca
         out.write(f"{result.tag}\n")
         return
     rows = list(result.rows())
-    lines = (expanded if expand else layout)(result.columns, result.types, rows)
+    lines = (expanded if expand else layout)(result.columns, result.types, rows, zone=result.zone)
     for number, line in enumerate(lines):
         out.write((emphasis(line) if number == 0 and not expand else line) + "\n")
     out.write(f"{footer(len(rows))}\n\n")
@@ -55,24 +59,24 @@ def write_csv(result: Rows, out: TextIO) -> None:
     if result.columns:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(result.columns)
-        writer.writerows(texts(result.types, result.rows()))
+        writer.writerows(texts(result.types, result.rows(), zone=result.zone))
 
 
 def write_json(result: Rows, out: TextIO) -> None:
     """One object per row and line, which is what jq and every loader of JSON read."""
     for row in result.rows() if result.columns else ():
-        out.write(_object(result.columns, result.types, row) + "\n")
+        out.write(_object(result.columns, result.types, row, result.zone) + "\n")
 
 
 FORMATS: dict[str, Callable[[Rows, TextIO], None]] = {"table": write_table, "csv": write_csv, "json": write_json}
 
 
-def _object(names: Iterable[str], kinds: Iterable[SqlType], values: Iterable[Any]) -> str:
+def _object(names: Iterable[str], kinds: Iterable[SqlType], values: Iterable[Any], zone: str) -> str:
     pairs = zip(names, kinds, values, strict=True)
-    return "{" + ", ".join(f"{_string(name)}: {to_json(value, kind)}" for name, kind, value in pairs) + "}"
+    return "{" + ", ".join(f"{_string(name)}: {to_json(value, kind, zone)}" for name, kind, value in pairs) + "}"
 
 
-def to_json(value: Any, kind: SqlType) -> str:
+def to_json(value: Any, kind: SqlType, zone: str = "UTC") -> str:
     """JSON text, with numbers in full: a reader that wants more digits than a double can have them.
 
     >>> from decimal import Decimal
@@ -84,17 +88,18 @@ def to_json(value: Any, kind: SqlType) -> str:
     if kind.name == "boolean":
         return "true" if value else "false"
     if kind.name == "array":
-        return "[" + ", ".join(to_json(item, kind.element) for item in value) + "]"
+        return "[" + ", ".join(to_json(item, kind.element, zone) for item in value) + "]"
     if kind.name == "struct":
         names, kinds = zip(*kind.fields, strict=True) if kind.fields else ((), ())
-        return _object(names, kinds, [value.get(name) for name in names] if isinstance(value, Mapping) else value)
-    text = render(value, kind)
+        values = [value.get(name) for name in names] if isinstance(value, Mapping) else value
+        return _object(names, kinds, values, zone)
+    text = render(value, kind, zone)
     if kind.name in ("smallint", "integer", "bigint", "numeric", "jsonb"):
         return text
     if kind.name in ("real", "double precision") and math.isfinite(value):
         return text
     if kind.name in ("timestamp", "timestamptz"):
-        return _string(text.replace(" ", "T").replace("+00", "+00:00"))
+        return _string(re.sub(r"([+-]\d\d)$", r"\1:00", text.replace(" ", "T")))
     return _string(text)
 
 

@@ -28,7 +28,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -37,6 +37,7 @@ import pyarrow as pa
 from headrace.errors import DataError
 from headrace.intervals import Interval
 from headrace.types import SqlType
+from headrace.zones import clock, offset_text
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
 _NEEDS_QUOTES_IN_STRUCT = re.compile(r'[(),"\\ \t\n\r\v\f]')
@@ -47,11 +48,7 @@ def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
     try:
         return [_python_values(column) for column in rows.columns]
     except (OverflowError, ValueError):
-        raise DataError(
-            "a date or time outside of the years 1 to 9999 cannot be returned",
-            hint="cast it to text, or keep it out with a WHERE",
-            sqlstate="22008",
-        ) from None
+        raise outside_of_years() from None
 
 
 def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -82,20 +79,33 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
 _STORED_INTERVAL = tuple((field.name, field.type) for field in SqlType("interval").arrow)
 
 
-def render(value: Any, kind: SqlType) -> str | None:
-    return None if value is None else renderer(kind)(value)
+def outside_of_years() -> DataError:
+    return DataError(
+        "a date or time outside of the years 1 to 9999 cannot be returned",
+        hint="cast it to text, or keep it out with a WHERE",
+        sqlstate="22008",
+    )
 
 
-def renderer(kind: SqlType) -> Callable[[Any], str]:
-    """The function that prints a non-NULL value of the type: look it up once per column, call it once per row."""
+def render(value: Any, kind: SqlType, zone: str = "UTC") -> str | None:
+    return None if value is None else renderer(kind, zone)(value)
+
+
+def renderer(kind: SqlType, zone: str = "UTC") -> Callable[[Any], str]:
+    """The function that prints a non-NULL value of the type: look it up once per column, call it once per row.
+
+    ``zone``: whose clocks show the instants, as Spark spells it.
+    """
+    if kind.name == "timestamptz" and zone != "UTC":
+        return _instant_renderer(zone)
     if kind.name == "numeric":
         return _numeric_without_trailing_zeros if kind.precision is None or kind.free else _numeric
     if kind.name == "array":
-        return _array_renderer(kind.element)
+        return _array_renderer(kind.element, zone)
     if kind.name == "struct":
-        return _struct_renderer(kind.fields)
+        return _struct_renderer(kind.fields, zone)
     if kind.name == "map":
-        return _map_renderer(kind.fields[0][1], kind.fields[1][1])
+        return _map_renderer(kind.fields[0][1], kind.fields[1][1], zone)
     return _SIMPLE[kind.name]
 
 
@@ -165,6 +175,23 @@ def _timestamptz(value: datetime) -> str:
     return _timestamp(value) + "+00"
 
 
+def _instant_renderer(zone: str) -> Callable[[Any], str]:
+    """
+    >>> _instant_renderer("Europe/Berlin")(datetime(2024, 7, 1, 12, tzinfo=UTC))
+    '2024-07-01 14:00:00+02'
+    """
+    there = clock(zone)
+
+    def printed(value: datetime) -> str:
+        try:
+            shown = (value if value.tzinfo is not None else value.replace(tzinfo=UTC)).astimezone(there)
+        except OverflowError:
+            raise outside_of_years() from None
+        return _timestamp(shown) + offset_text(int((shown.utcoffset() or timedelta(0)).total_seconds()))
+
+    return printed
+
+
 def _interval(value: Interval | Mapping[str, int]) -> str:
     return str(Interval.of(value) if isinstance(value, Mapping) else value)
 
@@ -188,8 +215,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _array_renderer(element: SqlType) -> Callable[[Any], str]:
-    inner = renderer(element)
+def _array_renderer(element: SqlType, zone: str) -> Callable[[Any], str]:
+    inner = renderer(element, zone)
     nested = element.name == "array"  # an inner array is part of the same literal, not a quoted value in it
 
     def item(value: Any) -> str:
@@ -203,8 +230,8 @@ def _array_renderer(element: SqlType) -> Callable[[Any], str]:
     return lambda values: "{" + ",".join(map(item, values)) + "}"
 
 
-def _struct_renderer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[Any], str]:
-    columns = [(name, renderer(kind)) for name, kind in fields]
+def _struct_renderer(fields: tuple[tuple[str, SqlType], ...], zone: str) -> Callable[[Any], str]:
+    columns = [(name, renderer(kind, zone)) for name, kind in fields]
 
     def item(value: Any, inner: Callable[[Any], str]) -> str:
         if value is None:
@@ -222,9 +249,9 @@ def _struct_renderer(fields: tuple[tuple[str, SqlType], ...]) -> Callable[[Any],
     return whole
 
 
-def _map_renderer(key: SqlType, value: SqlType) -> Callable[[Any], str]:
+def _map_renderer(key: SqlType, value: SqlType, zone: str) -> Callable[[Any], str]:
     """{key:value,…}, each quoted where an element of an array would be, or where it holds a colon."""
-    inner_key, inner_value = renderer(key), renderer(value)
+    inner_key, inner_value = renderer(key, zone), renderer(value, zone)
 
     def item(each: Any, inner: Callable[[Any], str]) -> str:
         if each is None:

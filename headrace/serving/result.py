@@ -39,6 +39,8 @@ class Result:
         """``later``: makes the frame of a query that was answered without one."""
         self._tag = tag
         self.notice: str | None = None
+        self.zone = "UTC"
+        """In which its instants are printed, as Spark spells it"""
         self.columns = list(columns)
         self.types = list(types)
         self._kept = table if isinstance(table, KeptRows) else None
@@ -136,7 +138,7 @@ class Result:
 
 class _Head:
     def __init__(self, result: Result, limit: int):
-        self.tag, self.columns, self.types = result._tag, result.columns, result.types
+        self.tag, self.columns, self.types, self.zone = result._tag, result.columns, result.types, result.zone
         self._result, self._limit = result, limit
 
     def rows(self) -> list[tuple]:

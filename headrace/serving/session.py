@@ -35,7 +35,8 @@ from headrace.serving.pg_catalog.rewrite import resolve
 from headrace.serving.result import Result
 from headrace.serving.shows import SHOWN, show
 from headrace.serving.temporary import TemporaryTables
-from headrace.serving.transaction import OF_TRANSACTION, Transaction, changes_something, refuse_read_only
+from headrace.serving.transaction import IDLE, OF_TRANSACTION, Transaction, changes_something, refuse_read_only
+from headrace.serving.variables import Variables
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse, point_at
@@ -67,7 +68,7 @@ class Session:
     ):
         """``while_waiting``: called again and again while a statement waits for a job; raises if nobody is there."""
         self._engine = engine
-        self._variables: dict[str, str] = {}
+        self.variables = Variables()
         self._definitions = Definitions(engine)
         self._on_notice = on_notice or (lambda text: None)
         self._while_waiting = while_waiting or (lambda: None)
@@ -77,8 +78,6 @@ class Session:
         self._temporary = TemporaryTables(number)
         self._transaction = Transaction()
         self.user, self.process = "root", 0
-        self.settings_version = 0
-        """Counts how often variables were set"""
 
     def sql(self, text: str) -> Result:
         """Runs all statements and answers the last one's result."""
@@ -100,13 +99,16 @@ class Session:
             self.fail()
             raise
         self._temporary.performed(statement)
+        result.zone = self.variables.zone
         if isinstance(statement, _WRITES):
             self.wrote()
         return result
 
     def meant(self, statement: ast.Statement) -> ast.Statement:
-        """The statement with the names of the session's temporary tables as they are stored."""
-        return self._temporary.meant(statement)
+        """The statement with the names of the session's temporary tables as they are stored, and its time zone."""
+        statement = self._temporary.meant(statement)
+        zone = self.variables.zone
+        return statement if zone == "UTC" else dataclasses.replace(statement, zone=zone)
 
     def close(self) -> None:
         """Its temporary tables go; it may be used again."""
@@ -198,17 +200,18 @@ class Session:
             return None
         else:
             return []
-        bound = self._asked(ast.Select(sql=statement.sql, query=query)).bound
+        bound = self._asked(ast.Select(sql=statement.sql, query=query, zone=statement.zone)).bound
         return list(zip(bound.output, (kind or TEXT for kind in bound.types), strict=True))
 
     def _asked(self, statement: ast.Select, *, running: bool = False) -> Asked:
         """As of the epoch that it, or the session, asks for."""
-        state = self._engine.snapshot(self._variable("query_epoch"))
+        state = self._engine.snapshot(self.variables.value("query_epoch"))
         system = resolve(statement.query, self._context(state, running=running))
-        bound = bind_query(system.query, system.catalog, functions=self._engine.functions)
+        meant = {"functions": self._engine.functions, "zone": statement.zone}
+        bound = bind_query(system.query, system.catalog, **meant)
         if bound.as_of is not None:
-            state = self._engine.snapshot(self._engine.epoch_of(bound.as_of))
-            bound = bind_query(statement.query, state.catalog, functions=self._engine.functions)
+            state = self._engine.snapshot(self._engine.epoch_of(bound.as_of, self.variables.zone))
+            bound = bind_query(statement.query, state.catalog, **meant)
         elif system.tables:
             state = dataclasses.replace(state, catalog=system.catalog)
         about_system = system.query is not statement.query
@@ -234,16 +237,16 @@ class Session:
 
     @property
     def _use_indexes(self) -> bool:
-        return self._variable("enable_index_selection")
+        return self.variables.value("enable_index_selection")
 
     @run.register
     def _explain(self, statement: ast.Explain) -> Result:
         if statement.analyze:
             raise Unsupported("EXPLAIN ANALYZE is not supported yet", hint="EXPLAIN shows the plan")
-        inner, state = statement.statement, self._engine.committed
+        inner, state = dataclasses.replace(statement.statement, zone=statement.zone), self._engine.committed
         if isinstance(inner, (ast.CreateMaterializedView, ast.CreateIndex)):
             with spark_errors("EXPLAIN"):
-                text = self._definitions.explain(inner, state, self._all_variables())
+                text = self._definitions.explain(inner, state, self.variables.all())
         elif isinstance(inner, ast.Select):
             notes: list[str] = []
             frame, _ = self._frame(self._asked(inner), notes)
@@ -312,9 +315,14 @@ class Session:
 
     def _returning(self, statement: ast.Insert | ast.Update | ast.Delete, relation: Relation) -> list[tuple[str, Any]]:
         """Bound before anything is written: a mistake in it must not come after the fact."""
-        alias = getattr(statement, "alias", None)
-        functions = self._engine.functions
-        return bind_returning(statement.returning, relation.columns, relation.label, alias=alias, functions=functions)
+        return bind_returning(
+            statement.returning,
+            relation.columns,
+            relation.label,
+            alias=getattr(statement, "alias", None),
+            functions=self._engine.functions,
+            zone=statement.zone,
+        )
 
     def _write(self, tag: str, relation: Relation, change: Change, returning: list[tuple[str, Any]]) -> Result:
         def returned(outcome: Outcome) -> pa.Table | KeptRows:
@@ -413,12 +421,12 @@ class Session:
 
     @run.register
     def _create_materialized_view(self, statement: ast.CreateMaterializedView) -> Result:
-        apply = self._definitions.create_materialized_view(statement, self._all_variables())
+        apply = self._definitions.create_materialized_view(statement, self.variables.all())
         return self._fill(apply, "CREATE_MATERIALIZED_VIEW", statement.name)
 
     @run.register
     def _create_index(self, statement: ast.CreateIndex) -> Result:
-        apply = self._definitions.create_index(statement, self._all_variables())
+        apply = self._definitions.create_index(statement, self.variables.all())
         return self._fill(apply, "CREATE_INDEX", statement.name)
 
     def _fill(self, apply: Mutate, tag: str, what: str) -> Result:
@@ -432,7 +440,7 @@ class Session:
             raise
         result = Result(tag)
         if isinstance(answer, Relation):
-            if self._variable("background_ddl"):
+            if self.variables.value("background_ddl"):
                 result.notice = f"it is filled in the background, as job {answer.id}: see SHOW JOBS"
             else:
                 told = (
@@ -520,20 +528,26 @@ class Session:
             raise InvalidParameterValue(
                 f'"{parameter.name}" belongs to the warehouse', hint=f"use ALTER SYSTEM SET {parameter.name} = …"
             )
-        self.settings_version += 1
+        result = Result("SET_VARIABLE")
         if parameter.name == "transaction_read_only":  # ends with the transaction
             self._transaction.set_read_only(None if statement.value is None else parameter.parse(statement.value))
-        elif statement.value is None:
-            self._variables.pop(parameter.name, None)
+        elif statement.local and self.status == IDLE:
+            result.notice = "SET LOCAL can only be used in transaction blocks"
         else:
-            parameter.parse(statement.value)
-            self._variables[parameter.name] = statement.value
-        return Result("SET_VARIABLE")
+            self.variables.set(parameter.name, statement.value, local=statement.local)
+        return result
+
+    def start_with(self, name: str, value: str) -> None:
+        """What the client asks for as it connects, and RESET returns to."""
+        parameter = find_parameter(name)
+        if parameter.system or parameter.name == "transaction_read_only":
+            self._set(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
+        else:
+            self.variables.start_with(parameter.name, value)
 
     @run.register
     def _reset_all(self, statement: ast.ResetAll) -> Result:
-        self._variables.clear()
-        self.settings_version += 1
+        self.variables.reset()
         return Result("RESET")
 
     # --- transactions ------------------------------------------------------------------------------------------
@@ -542,9 +556,12 @@ class Session:
     def _of_transaction(self, statement: OF_TRANSACTION) -> Result:
         if isinstance(statement, ast.SetTransaction) and statement.session:
             if statement.read_only is not None:
-                self._variables["default_transaction_read_only"] = show_switch(statement.read_only)
+                self.variables.set("default_transaction_read_only", show_switch(statement.read_only))
             return Result("SET")
-        return self._transaction.run(statement)
+        result = self._transaction.run(statement)
+        if self.status == IDLE:
+            self.variables.end_transaction()
+        return result
 
     @run.register
     def _accepted(self, statement: ast.Unlisten) -> Result:
@@ -558,26 +575,14 @@ class Session:
     @property
     def _read_only(self) -> bool:
         asked = self._transaction.read_only
-        return self._variable("default_transaction_read_only") if asked is None else asked
-
-    def variable(self, name: str) -> Any:
-        """A parameter's value in this session."""
-        return self._variable(name)
-
-    def _all_variables(self) -> dict[str, Any]:
-        return {name: self._variable(name) for name, parameter in PARAMETERS.items() if not parameter.system}
-
-    def _variable(self, name: str) -> Any:
-        parameter = PARAMETERS[name]
-        text = self._variables.get(name)
-        return parameter.default if text is None else parameter.parse(text)
+        return self.variables.value("default_transaction_read_only") if asked is None else asked
 
     def shown(self, name: str) -> str:
         """A parameter as SHOW prints it."""
         parameter = find_parameter(name)
         if parameter.name == "transaction_read_only":
             return parameter.show(self._read_only)
-        value = self._engine.parameter(parameter.name) if parameter.system else self._variable(parameter.name)
+        value = self._engine.parameter(parameter.name) if parameter.system else self.variables.value(parameter.name)
         return parameter.show(value)
 
     def _rows(self, tag: str, columns: list[tuple[str, SqlType]], rows: list[tuple]) -> Result:

@@ -21,18 +21,25 @@ from headrace.types import SqlType
 _RIGHT = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
 
 
-def texts(types: Sequence[SqlType], rows: Iterable[Sequence[Any]], *, null: str = "") -> Iterator[list[str]]:
-    """Each row's values as text."""
-    renderers = [renderer(kind) for kind in types]
+def texts(
+    types: Sequence[SqlType], rows: Iterable[Sequence[Any]], *, null: str = "", zone: str = "UTC"
+) -> Iterator[list[str]]:
+    """Each row's values as text; times are those of the zone."""
+    renderers = [renderer(kind, zone) for kind in types]
     for row in rows:
         yield [null if value is None else render(value) for value, render in zip(row, renderers, strict=True)]
 
 
 def layout(
-    columns: Sequence[str], types: Sequence[SqlType], rows: Iterable[Sequence[Any]], *, null: str = ""
+    columns: Sequence[str],
+    types: Sequence[SqlType],
+    rows: Iterable[Sequence[Any]],
+    *,
+    null: str = "",
+    zone: str = "UTC",
 ) -> Iterator[str]:
     headers = [_visible(name) for name in columns]
-    cells = [[_visible(text).split("\n") for text in row] for row in texts(types, rows, null=null)]
+    cells = [[_visible(text).split("\n") for text in row] for row in texts(types, rows, null=null, zone=zone)]
     widths = [
         max([cell_len(header), *(cell_len(line) for row in cells for line in row[index])])
         for index, header in enumerate(headers)
@@ -52,12 +59,17 @@ def layout(
 
 
 def expanded(
-    columns: Sequence[str], types: Sequence[SqlType], rows: Iterable[Sequence[Any]], *, null: str = ""
+    columns: Sequence[str],
+    types: Sequence[SqlType],
+    rows: Iterable[Sequence[Any]],
+    *,
+    null: str = "",
+    zone: str = "UTC",
 ) -> Iterator[str]:
     """One line per value, for rows that are too wide."""
     names = [_visible(name) for name in columns]
     width = max(map(cell_len, names), default=0)
-    for number, row in enumerate(texts(types, rows, null=null), 1):
+    for number, row in enumerate(texts(types, rows, null=null, zone=zone), 1):
         yield f"-[ RECORD {number} ]".ljust(width + 1, "-") + "+" + "-" * 10
         for name, text in zip(names, row, strict=True):
             for index, line in enumerate(_visible(text).split("\n")):

@@ -33,6 +33,7 @@ from headrace.errors import (
 )
 from headrace.sql import lengths
 from headrace.sql.dialect import parse_query, print_sql
+from headrace.sql.explicit import explicit
 from headrace.sql.expressions import COLUMN_TYPE, position_of, row_of, unsupported
 from headrace.sql.grouping import check_grouping, has_aggregate, own_calls
 from headrace.sql.labels import label
@@ -79,13 +80,22 @@ class BoundQuery:
 
 
 def bind_query(
-    query: exp.Expression, catalog: Catalog, *, inline_views: bool = True, functions: FunctionOracle | None = None
+    query: exp.Expression,
+    catalog: Catalog,
+    *,
+    inline_views: bool = True,
+    functions: FunctionOracle | None = None,
+    zone: str | None = None,
+    definition: bool = False,
 ) -> BoundQuery:
     """``inline_views=False`` leaves plain views by name: for the definition of a view on a view.
 
-    ``functions`` knows the functions that Headrace does not; without it they are refused."""
+    ``functions`` knows the functions that Headrace does not; without it they are refused. ``zone``: in which the query
+    is meant, if not in UTC; bound, it says so itself. ``definition``: of something that stays."""
     binder = _Binder(catalog, inline_views=inline_views, functions=functions)
     bound, columns = binder.query(query.copy(), Scope())
+    if zone is not None:
+        bound = explicit(bound, zone, definition=definition)
     translator = Translator({})
     translator.query(bound)  # everything in it is known, and the types fit
     return BoundQuery(
@@ -106,6 +116,7 @@ def bind_expression(
     alias: str | None = None,
     catalog: Catalog | None = None,
     functions: FunctionOracle | None = None,
+    zone: str | None = None,
 ) -> exp.Expression:
     """An expression over the columns of one relation: DEFAULT (no columns), generated columns, WHERE, SET, RETURNING.
 
@@ -122,6 +133,8 @@ def bind_expression(
     if not queries:
         for column in bound.find_all(exp.Column):
             column.set("table", None)
+    if zone is not None:
+        bound = explicit(bound, zone)
     Translator({}).value(bound.unalias())  # everything in it is known
     return bound
 
@@ -142,6 +155,7 @@ def bind_returning(
     *,
     alias: str | None = None,
     functions: FunctionOracle | None = None,
+    zone: str | None = None,
 ) -> list[tuple[str, exp.Expression]]:
     """The output names and bound expressions of a RETURNING list; ``*`` is all visible columns."""
     items: list[tuple[str, exp.Expression]] = []
@@ -150,7 +164,7 @@ def bind_returning(
             stars = [exp.column(c.name, quoted=True) for c in columns if not c.hidden]
             items += [(star.name, bind_expression(star, columns, relation_name)) for star in stars]
         else:
-            bound = bind_expression(each.unalias(), columns, relation_name, alias=alias, functions=functions)
+            bound = bind_expression(each.unalias(), columns, relation_name, alias=alias, functions=functions, zone=zone)
             items.append((label(each), bound))
     return items
 

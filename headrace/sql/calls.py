@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import HeadraceError, SqlSyntaxError, TypeMismatch, Unsupported, WrongObjectKind
-from headrace.sql import aggregates, functions, intervals
+from headrace.sql import aggregates, functions, intervals, zoned
 from headrace.sql.aggregates import AggregateCall, OrderKey
 from headrace.sql.casts import cast
 from headrace.sql.lambdas import takes_lambda, translate_call
@@ -29,11 +29,18 @@ class Calls:
     def value(self, node: exp.Expression) -> Typed:
         raise NotImplementedError
 
+    def translated(self, node: exp.Expression) -> Typed:
+        """As it is meant by itself, in the zone that is set."""
+        raise NotImplementedError
+
     def boolean(self, construct: str, node: exp.Expression) -> str:
         raise NotImplementedError
 
     def _call(self, node: exp.Anonymous) -> Typed:
         name = node.this
+        if (zone := zoned.zone_of(node)) is not None:
+            with zoned.meant_in(zone):
+                return self.translated(node.expressions[1])
         if takes_lambda(node):
             return translate_call(self, node)
         if aggregates.is_aggregate(name):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from headrace.errors import TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
-from headrace.sql import intervals
+from headrace.sql import intervals, zoned
 from headrace.sql.composites import array_items
 from headrace.sql.interval_texts import interval_of_text
 from headrace.sql.literals import (
@@ -33,6 +33,7 @@ from headrace.sql.typed import (
     INTERVAL,
     NUMERIC,
     TEXT,
+    TIMESTAMP,
     Typed,
     describe,
     digits,
@@ -213,7 +214,7 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if is_float(kind):
         return _float_text(sql, kind)
     if kind.name == "timestamptz":
-        return f"concat(CAST({sql} AS STRING), '+00')"
+        return zoned.printed(sql, zoned.current())
     if kind.name == "bytea":
         return f"concat('\\\\x', lower(hex({sql})))"
     if kind.name == "jsonb":
@@ -313,12 +314,26 @@ def _to_bytea(value: Typed, target: SqlType) -> str | None:
 def _to_moment(value: Typed, target: SqlType) -> str | None:
     if is_text(value.type):
         return _moment_of_text(value.sql, target)
-    return _plain(value, target) if is_moment(value.type) else None
+    if not is_moment(value.type):
+        return None
+    if target.name == "timestamptz" and (zone := zoned.current()) is not None:
+        return zoned.instant(value.sql if value.type == TIMESTAMP else f"CAST({value.sql} AS TIMESTAMP_NTZ)", zone)
+    if value.type.name == "timestamptz" and (zone := zoned.current()) is not None:
+        shown = zoned.local(value.sql, zone)
+        return shown if target.name == "timestamp" else f"CAST({shown} AS {target.spark})"
+    return _plain(value, target)
+
+
+# A zone stands behind a time of day; behind a date a minus sign has another meaning.
+_HAS_ZONE = spark_string(r":[0-9.]+ *([A-Za-z]|[+-][0-9])")
 
 
 def _moment_of_text(sql: str, target: SqlType) -> str:
     """Spark also takes a year, a month, a time of today, and for a date whatever comes after a blank."""
     result = f"CAST({sql} AS {target.spark})"
+    if target.name == "timestamptz" and (zone := zoned.current()) is not None:
+        there = zoned.instant(f"CAST({sql} AS TIMESTAMP_NTZ)", zone)
+        result = f"CASE WHEN {sql} RLIKE {_HAS_ZONE} THEN {result} ELSE {there} END"
     if target.name == "date":
         with_time = f"CAST(CAST({sql} AS TIMESTAMP_NTZ) AS DATE)"
         result = f"CASE WHEN {sql} RLIKE '[0-9][ T]+[^ ]' THEN {with_time} ELSE {result} END"

@@ -120,6 +120,7 @@ def value(p: Parser) -> str:
     """The value of an option or a parameter, as text: 'a string', 5, -1, true, or a bare word."""
     if p._match_text_seq("-"):
         return f"-{value(p)}"
+    p._match_text_seq("+")
     if p._curr.token_type in (TokenType.R_PAREN, TokenType.COMMA, TokenType.EQ) or not p._curr:
         p.raise_error("expected a value")
     literal = p._parse_string()

@@ -1,20 +1,18 @@
 """Dates and times: extract, date_trunc, AT TIME ZONE, generate_series.
 
+What clocks show at an instant depends on where: see :mod:`headrace.sql.zoned`.
+
 >>> zone(Typed("NULL", None, literal="europe/paris"))
 'Europe/Paris'
 """
 
 from __future__ import annotations
 
-import re
-import zoneinfo
-from functools import cache
-
 from headrace.errors import InvalidParameterValue, TypeMismatch, UndefinedFunction, Unsupported
 from headrace.intervals import DAY, MONTH, Interval
-from headrace.sql import intervals
+from headrace.sql import intervals, zoned
 from headrace.sql.casts import cast, error_if
-from headrace.sql.literals import spark_string
+from headrace.sql.signatures import call_by_signature, check_arity, no_function
 from headrace.sql.typed import (
     BIGINT,
     DATE,
@@ -33,6 +31,7 @@ from headrace.sql.typed import (
     numeric,
 )
 from headrace.types import SqlType
+from headrace.zones import named_zone
 
 _FIELDS = {
     "year": "extract(YEAR FROM {0})",
@@ -54,10 +53,6 @@ _FIELDS = {
     "millennium": "CAST(ceil(extract(YEAR FROM {0}) / 1000) AS INT)",
     # days since the beginning of 4713 BC
     "julian": "(unix_date(CAST({0} AS DATE)) + 2440588)",
-    # UTC, always
-    "timezone": "0",
-    "timezone_hour": "0",
-    "timezone_minute": "0",
 }
 _ALIASES = {
     "years": "year",
@@ -67,6 +62,7 @@ _ALIASES = {
     "minutes": "minute",
     "seconds": "second",
 }
+_ZONE_FIELDS = {"timezone": "{0}", "timezone_hour": "({0} DIV 3600)", "timezone_minute": "({0} DIV 60 % 60)"}
 _DATE_FIELDS = (
     "year",
     "month",
@@ -116,16 +112,21 @@ def _field(name: str, args: list[Typed]) -> Typed:
         raise UndefinedFunction(f"function {name}(unknown, {describe(value.type)}) does not exist")
     if field == "epoch":
         return _epoch(value)
-    if field not in _FIELDS:
+    if field in _ZONE_FIELDS and value.type == TIMESTAMPTZ:
+        seconds = _ZONE_FIELDS[field].format(zoned.offset_seconds(value.sql, zoned.current()))
+        return Typed(f"CAST(IF({value.sql} IS NULL, NULL, {seconds}) AS DECIMAL(10,0))", numeric(10, 0))
+    if field not in _FIELDS and field not in _ZONE_FIELDS:
         raise InvalidParameterValue(f'unit "{field}" not recognized for type {value.type}')
     if value.type == INTERVAL:
         return _interval_field(field, value)
     if value.type == DATE and field not in _DATE_FIELDS:
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
-    if field.startswith("timezone") and value.type != TIMESTAMPTZ:
+    if field in _ZONE_FIELDS:
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
     if field == "julian" and value.type != DATE:
         raise Unsupported("extract(julian) is only supported for dates")
+    if value.type == TIMESTAMPTZ:
+        value = _here(value)
     kind = _FIELD_TYPES.get(field, numeric(10, 0))
     return Typed(f"CAST({_FIELDS[field].format(value.sql)} AS {kind.spark})", kind)
 
@@ -160,7 +161,7 @@ def _epoch(value: Typed) -> Typed:
         years = f" + {intervals.number(parts.months)} DIV 12 * {_YEAR_LONGER}" if parts.months != 0 else ""
         micros = intervals.number(parts.length) + years
     else:
-        micros = f"unix_micros({cast(value, TIMESTAMPTZ).sql})"
+        micros = f"unix_micros({zoned.in_utc(value)})"
     return Typed(f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))", numeric(26, 6))
 
 
@@ -196,17 +197,35 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
     if len(args) == 3:
         if value.type != TIMESTAMPTZ:
             raise UndefinedFunction(f"function date_trunc(unknown, {value.type}, unknown) does not exist")
-        return at_time_zone(date_trunc(name, [args[0], at_time_zone(value, args[2])]), args[2])
+        return _truncated_there(field, value, zone(args[2]))
+    if value.type == TIMESTAMPTZ and (here := zoned.current()) is not None:
+        return _truncated_there(field, value, here)
+    return _truncated(field, value)
+
+
+def _truncated(field: str, value: Typed) -> Typed:
     if field in _LONG:
         years, first = _LONG[field]
         year = f"extract(YEAR FROM {value.sql})"
         start = (
             f"make_timestamp_ntz(CAST(floor(({year} - {first}) / {years}) * {years} + {first} AS INT), 1, 1, 0, 0, 0)"
         )
-        return cast(Typed(start, TIMESTAMP), value.type)
+        return Typed(f"CAST({start} AS {value.type.spark})", value.type)
     unit = {"microseconds": "MICROSECOND", "milliseconds": "MILLISECOND"}.get(field, field.upper())
-    truncated = Typed(f"date_trunc('{unit}', {cast(value, TIMESTAMPTZ).sql})", TIMESTAMPTZ)
-    return cast(truncated, value.type)
+    truncated = f"date_trunc('{unit}', {zoned.in_utc(value)})"
+    return Typed(truncated if value.type == TIMESTAMPTZ else f"CAST({truncated} AS {value.type.spark})", value.type)
+
+
+_OF_A_DAY = ("microseconds", "milliseconds", "second", "minute", "hour")
+
+
+def _truncated_there(field: str, value: Typed, there: str) -> Typed:
+    """A part of a day is cut off of the instant itself: the clocks may show it again an hour later."""
+    shown = Typed(zoned.local(value.sql, there), TIMESTAMP)
+    start = _truncated(field, shown).sql
+    if field in _OF_A_DAY:
+        return Typed(f"({value.sql} - ({shown.sql} - {start}))", TIMESTAMPTZ)
+    return Typed(zoned.instant(start, there), TIMESTAMPTZ)
 
 
 _INTERVAL_UNITS = {
@@ -239,7 +258,7 @@ def date_bin(name: str, args: list[Typed]) -> Typed:
     width = intervals.number(stride.length)
     if isinstance(stride.months, str):
         width = error_if(f"{stride.months} <> 0", _MONTHS_BINNED, width)
-    gap = f"(unix_micros({cast(value, TIMESTAMPTZ).sql}) - unix_micros({cast(origin, TIMESTAMPTZ).sql}))"
+    gap = f"(unix_micros({zoned.in_utc(value)}) - unix_micros({zoned.in_utc(origin)}))"
     later = intervals.day_time(Parts(f"pmod({gap}, {width})", 0, 0))
     return Typed(f"({value.sql} - {later})", kind)
 
@@ -278,10 +297,10 @@ def age(name: str, args: list[Typed]) -> Typed:
     if not 1 <= len(args) <= 2:
         raise TypeMismatch("age() takes one or two arguments")
     if len(args) == 1:
-        args = [Typed("current_date()", DATE), *args]
+        args = [current_date(name, []), *args]
     if not all(is_moment(arg.type) or arg.type is None for arg in args):
         raise UndefinedFunction(f"function age({', '.join(describe(arg.type) for arg in args)}) does not exist")
-    left, right = (cast(arg, TIMESTAMPTZ).sql for arg in args)
+    left, right = (zoned.in_utc(_here(cast(arg, TIMESTAMPTZ) if arg.type is None else arg)) for arg in args)
 
     def clock(moment: str) -> str:
         return f"pmod(unix_micros({moment}), {DAY})"
@@ -335,34 +354,53 @@ def _same_sign(large: str, small: str, ratio: int, other: str) -> dict[str, str]
 # --- time zones -------------------------------------------------------------------------------------------------
 
 
-@cache
-def _zones() -> dict[str, str]:
-    return {name.lower(): name for name in zoneinfo.available_timezones()}
-
-
 def zone(value: Typed) -> str:
     """A time zone as Spark spells it. PostgreSQL's bare offsets are POSIX's: positive is west of Greenwich."""
     if value.literal is None:
         raise Unsupported("AT TIME ZONE with a zone that is not a string constant is not supported")
-    name = value.literal.strip()
-    if match := re.fullmatch(r"([+-])(\d{1,2})(?::?(\d{2}))?", name):
-        sign = "-" if match[1] == "+" else "+"
-        return f"{sign}{int(match[2]):02}:{match[3] or '00'}"
-    known = _zones().get(name.lower())
-    if known is None:
-        raise InvalidParameterValue(f'time zone "{name}" not recognized')
-    return known
+    try:
+        return named_zone(value.literal.strip())
+    except ValueError:
+        raise InvalidParameterValue(f'time zone "{value.literal.strip()}" not recognized') from None
 
 
 def at_time_zone(value: Typed, name: Typed) -> Typed:
-    spark_zone = spark_string(zone(name))
+    there = zone(name)
     if value.type is None or value.type == DATE:
         value = cast(value, TIMESTAMPTZ)
     if value.type == TIMESTAMPTZ:
-        return Typed(f"CAST(from_utc_timestamp({value.sql}, {spark_zone}) AS TIMESTAMP_NTZ)", TIMESTAMP)
+        return Typed(zoned.local(value.sql, there), TIMESTAMP)
     if value.type == TIMESTAMP:
-        return Typed(f"to_utc_timestamp(CAST({value.sql} AS TIMESTAMP), {spark_zone})", TIMESTAMPTZ)
+        return Typed(zoned.instant(value.sql, there), TIMESTAMPTZ)
     raise TypeMismatch(f"AT TIME ZONE does not take {describe(value.type)}")
+
+
+def _here(value: Typed) -> Typed:
+    """What clocks show where an expression is meant; of what is no instant, itself."""
+    if value.type != TIMESTAMPTZ or (here := zoned.current()) is None:
+        return value
+    return Typed(zoned.local(value.sql, here), TIMESTAMP)
+
+
+def current_date(name: str, args: list[Typed]) -> Typed:
+    check_arity(name, args, 0)
+    here = zoned.current()
+    if here is None:
+        return Typed("current_date()", DATE)
+    return Typed(f"CAST({zoned.local('current_timestamp()', here)} AS DATE)", DATE)
+
+
+def localtimestamp(name: str, args: list[Typed]) -> Typed:
+    check_arity(name, args, 0)
+    here = zoned.current()
+    return Typed("localtimestamp()" if here is None else zoned.local("current_timestamp()", here), TIMESTAMP)
+
+
+def make_timestamptz(name: str, args: list[Typed]) -> Typed:
+    """make_timestamptz(year, month, day, hour, minute, seconds[, zone])"""
+    check_arity(name, args, 6, 7)
+    there = zone(args[6]) if len(args) == 7 else zoned.current()
+    return Typed(zoned.instant(call_by_signature("make_timestamp", args[:6]).sql, there), TIMESTAMPTZ)
 
 
 # --- generate_series --------------------------------------------------------------------------------------------
@@ -370,11 +408,13 @@ def at_time_zone(value: Typed, name: Typed) -> Typed:
 
 def series(args: list[Typed]) -> Typed:
     """The array of generate_series(start, stop[, step])."""
-    if not 2 <= len(args) <= 3:
-        raise TypeMismatch("generate_series() takes two or three arguments")
+    if not 2 <= len(args) <= 4:
+        raise TypeMismatch("generate_series() takes two to four arguments")
     kinds = [arg.type for arg in args[:2] if arg.type is not None]
     if any(map(is_moment, kinds)):
         return _moment_series(args)
+    if len(args) == 4:
+        raise no_function("generate_series", args)
     if any(arg.type is not None and arg.type.name == "numeric" for arg in args):
         return _numeric_series(args)
     if not all(map(is_integer, [arg.type for arg in args if arg.type is not None])):
@@ -387,13 +427,24 @@ def series(args: list[Typed]) -> Typed:
 
 
 def _moment_series(args: list[Typed]) -> Typed:
-    if len(args) != 3:
+    if len(args) == 2:
         raise TypeMismatch("generate_series() of timestamps needs a step")
     kind = TIMESTAMPTZ if TIMESTAMPTZ in (args[0].type, args[1].type) else TIMESTAMP
     if kind == TIMESTAMP and DATE in (args[0].type, args[1].type) and TIMESTAMP not in (args[0].type, args[1].type):
         kind = TIMESTAMPTZ  # as PostgreSQL: of the two, the preferred type
-    start, stop = cast(args[0], kind).sql, cast(args[1], kind).sql
-    step = intervals.parts_of(cast(args[2], INTERVAL))
+    if len(args) == 4 and kind != TIMESTAMPTZ:
+        raise no_function("generate_series", args)
+    start, stop, given = cast(args[0], kind).sql, cast(args[1], kind).sql, cast(args[2], INTERVAL)
+    step = intervals.parts_of(given)
+    there = zone(args[3]) if len(args) == 4 else zoned.current() if kind == TIMESTAMPTZ else None
+    if there is not None and (step.months, step.days) != (0, 0):
+        # Months and days are those of the calendar there; what is only hours goes on like time itself.
+        local = [Typed(zoned.local(each, there), TIMESTAMP) for each in (start, stop)]
+        sql = f"transform({_moment_series([*local, given]).sql}, _d -> {zoned.instant('_d', there)})"
+        if not isinstance(step.months, int) or not isinstance(step.days, int):
+            plain = _clock_series(start, stop, step, kind)
+            sql = f"CASE WHEN {step.months} = 0 AND {step.days} = 0 THEN {plain} ELSE {sql} END"
+        return Typed(sql, kind)
     by_months = f"{intervals.number(step.length)} = {step.months} * {MONTH}L"
     if step.months == 0:
         sql = _clock_series(start, stop, step, kind)

@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import HeadraceError, TypeMismatch, UndefinedFunction, WrongObjectKind
-from headrace.sql import datetimes, functions, intervals, jsonb, jsonb_paths, operators, regex, rows, texts
+from headrace.sql import datetimes, functions, intervals, jsonb, jsonb_paths, operators, regex, rows, texts, zoned
 from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
 from headrace.sql.collations import spark_collation
@@ -43,6 +43,12 @@ class Expressions(Calls):
         return self.value(node).sql
 
     def value(self, node: exp.Expression) -> Typed:
+        if not zoned.elsewhere():
+            return self.translated(node)
+        with zoned.meant_in(None):  # it was said of what stands around this
+            return self.translated(node)
+
+    def translated(self, node: exp.Expression) -> Typed:
         method = self._methods().get(type(node))
         if method is None:
             raise unsupported(name_of(node), node)

@@ -8,6 +8,7 @@ statements are in :mod:`headrace.sql.clauses`; types, expressions and queries ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,8 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from headrace.catalog import OF_SESSION
-from headrace.errors import DuplicateColumn, InvalidDefinition, SqlSyntaxError, Unsupported
+from headrace.errors import DuplicateColumn, InvalidDefinition, InvalidParameterValue, SqlSyntaxError, Unsupported
+from headrace.intervals import parse_interval
 from headrace.sql import clauses, clients, connectors, jobs
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
@@ -416,29 +418,44 @@ _NOT_SHOWN = (
 
 
 def _set(p: Parser) -> Unfinished:
-    if p._match_text_seq("LOCAL"):
-        raise Unsupported("SET LOCAL is not supported", hint="there are no transactions; use SET")
     if p._match_text_seq("TRANSACTION"):
         return clients.set_transaction(p)
     if p._match_text_seq("SESSION", "CHARACTERISTICS"):
         clauses.expect(p, "AS", "TRANSACTION")
         return clients.set_transaction(p, session=True)
+    local = bool(p._match_text_seq("LOCAL"))
     p._match_text_seq("SESSION")
     if p._match_text_seq("TIME", "ZONE"):
-        return partial(
-            s.SetParameter, name="timezone", value=None if p._match_texts(("DEFAULT", "LOCAL")) else clauses.value(p)
-        )
-    return _assignment(p, system=False)
+        return partial(s.SetParameter, name="timezone", value=_zone(p), local=local)
+    return _assignment(p, system=False, local=local)
 
 
-def _assignment(p: Parser, *, system: bool) -> Unfinished:
+def _zone(p: Parser) -> str | None:
+    """What stands behind SET TIME ZONE; None: the session's default."""
+    if p._match_texts(("DEFAULT", "LOCAL")):
+        return None
+    if not p._match_text_seq("INTERVAL"):
+        return clauses.value(p)
+    text = clauses.string(p)
+    p._match_text_seq("HOUR")
+    p._match_text_seq("TO", "MINUTE")
+    span = parse_interval(text)
+    if span.months or span.days or abs(span.micros) >= _DAY:
+        raise InvalidParameterValue(f'invalid value for parameter "TimeZone": "INTERVAL \'{text}\'"')
+    return format(Decimal(span.micros) / _HOUR, "f")  # hours, east of Greenwich
+
+
+_HOUR, _DAY = 3_600_000_000, 86_400_000_000
+
+
+def _assignment(p: Parser, *, system: bool, local: bool = False) -> Unfinished:
     name = clauses.parameter_name(p)
     if not p._match(TokenType.EQ) and not p._match_text_seq("TO"):
         p.raise_error("expected = or TO")
     if p._match(TokenType.DEFAULT):
-        return partial(s.SetParameter, name=name, value=None, system=system)
+        return partial(s.SetParameter, name=name, value=None, system=system, local=local)
     value = ", ".join(p._parse_csv(partial(clauses.value, p)))
-    return partial(s.SetParameter, name=name, value=value, system=system)
+    return partial(s.SetParameter, name=name, value=value, system=system, local=local)
 
 
 def _reset(p: Parser) -> Unfinished:

@@ -191,7 +191,7 @@ def between(later: str, earlier: str) -> Typed:
 
 
 def day_time(parts: Parts) -> str:
-    """All but the months, as an interval of Spark's: every day has 24 hours, because there are no time zones."""
+    """All but the months, as an interval of Spark's: days of 24 hours, as where there are no time zones."""
     rest = _sum("-", parts.length, _times(parts.months, MONTH))
     return spark_interval(rest) if isinstance(rest, int) else f"({rest} * INTERVAL '0.000001' SECOND)"
 
@@ -218,9 +218,19 @@ def moved(moment: str, symbol: str, value: Typed) -> str:
         rest = "" if months and parts.length == _times(parts.months, MONTH) else f" {symbol} {day_time(parts)}"
         return f"{months}{rest}"
 
+    return over_parts(moment, value, lambda time, parts: f"({time}{steps(parts)})")
+
+
+def over_parts(moment: str, value: Typed, body: Callable[[str, Parts], str]) -> str:
+    """Spark SQL over a timestamp and the parts of an interval."""
     if _is_short(value):
-        return f"({moment}{steps(parts_of(value))})"
-    return let({"t": moment, "v": value.sql}, f"(_i.t{steps(parts_of(Typed('_i.v', INTERVAL)))})")
+        return body(moment, parts_of(value))
+    return let({"t": moment, "v": value.sql}, body("_i.t", parts_of(Typed("_i.v", INTERVAL))))
+
+
+def clock(parts: Parts) -> str:
+    """What is neither months nor days, as an interval of Spark's."""
+    return day_time(Parts(micros(parts), 0, 0))
 
 
 def of_day_time(sql: str) -> str:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from headrace.errors import DataError, Unsupported
+from headrace.sql import zoned
 from headrace.sql.casts import cast
 from headrace.sql.composites import array_items
 from headrace.sql.jsonb_paths import contains as contains_value
@@ -166,7 +167,8 @@ def json_text(value: Typed, depth: int = 0) -> str:
     if kind == TIMESTAMP:
         return f"concat('\"', replace({text}, ' ', 'T'), '\"')"
     if kind == TIMESTAMPTZ:
-        return f"concat('\"', replace({text}, ' ', 'T'), ':00\"')"
+        text = zoned.printed(value.sql, zoned.current(), minutes=True)
+        return f"concat('\"', replace({text}, ' ', 'T'), '\"')"
     if kind.name == "array":
         item = f"_j{depth}"
         inner = json_text(Typed(item, kind.element), depth + 1)

@@ -18,19 +18,22 @@ import json
 import math
 import re
 import struct
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
 
-from headrace.errors import DataError, HeadraceError, Unsupported
+from headrace.errors import DataError, HeadraceError, InvalidParameterValue, Unsupported
 from headrace.intervals import parse_interval
 from headrace.sql.composites import array_items
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.typed import BIGINT, INTEGER, MAX_DIGITS, Typed, digits, is_integer
+from headrace.sql.zoned import current as current_zone
 from headrace.types import SqlType
+from headrace.zones import instant, named_zone, posix_name
 
 
 class _NotConstant:
@@ -52,7 +55,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
 _TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?"
-_ZONE = r"\s*(Z|z|UTC|[+-]\d{1,2}(?::?\d{2})?)"
+_ZONE = r"\s*([+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?|[A-Za-z][A-Za-z_/+-]*\d*)"
 _NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _MOMENT = re.compile(rf"{_DATE}(?:(?:[T ]\s*){_TIME}(?:{_ZONE})?)?")
 _PLAIN_JSON = re.compile(r"[\x20-\x7e]*")
@@ -142,43 +145,52 @@ def _out_of_range(text: str, kind: SqlType) -> DataError:
 
 
 def _date(text: str, kind: SqlType) -> date:
-    return _moment(text, kind).date()
+    return _moment(text, kind)[0].date()
 
 
 def _timestamp(text: str, kind: SqlType) -> datetime:
-    return _moment(text, kind).replace(tzinfo=None)  # PostgreSQL ignores a zone here
+    return _moment(text, kind)[0]  # PostgreSQL ignores a zone here
 
 
 def _timestamptz(text: str, kind: SqlType) -> datetime:
-    moment = _moment(text, kind)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    moment, zone = _moment(text, kind)
+    try:
+        return instant(moment, zone or current_zone() or "UTC")
+    except OverflowError:
+        raise DataError(f'timestamp out of range: "{text}"', sqlstate="22008") from None
 
 
-def _moment(text: str, kind: SqlType) -> datetime:
+def _moment(text: str, kind: SqlType) -> tuple[datetime, str | None]:
+    """The time, and the zone if it names one."""
     if text.strip().lower() == "epoch":
-        return datetime(1970, 1, 1, tzinfo=UTC)
+        return datetime(1970, 1, 1), "UTC"
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         raise _invalid(kind, text)
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
-        return datetime(
+        moment = datetime(
             int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0),
-            int((fraction or "").ljust(6, "0")), tzinfo=_zone(zone),
+            int((fraction or "").ljust(6, "0")),
         )  # fmt: skip
     except (ValueError, OverflowError):
         raise DataError(f'date/time field value out of range: "{text}"', sqlstate="22008") from None
-
-
-def _zone(zone: str | None) -> timezone | None:
     if zone is None:
-        return None
-    if zone in ("Z", "z", "UTC"):
-        return UTC
-    numbers = zone[1:].replace(":", "")
-    hours, minutes = (numbers, "0") if len(numbers) <= 2 else (numbers[:-2], numbers[-2:])
-    offset = timedelta(hours=int(hours), minutes=int(minutes))
-    return timezone(-offset if zone[0] == "-" else offset)
+        return moment, None
+    try:
+        return moment, _zone(zone)
+    except ValueError:
+        if zone[0] in "+-":
+            raise DataError(f'time zone displacement out of range: "{text}"', sqlstate="22009") from None
+        if "/" in zone:
+            raise InvalidParameterValue(f'time zone "{zone}" not recognized') from None
+        raise _invalid(kind, text) from None
+
+
+@lru_cache(maxsize=1024)
+def _zone(name: str) -> str:
+    """Of an offset, positive is east of Greenwich, whatever AT TIME ZONE says."""
+    return named_zone(posix_name(name))
 
 
 def _interval(text: str, kind: SqlType) -> dict[str, int]:

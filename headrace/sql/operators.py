@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
-from headrace.sql import intervals
+from headrace.sql import intervals, zoned
 from headrace.sql.casts import cast
 from headrace.sql.typed import (
     BOOLEAN,
@@ -125,7 +125,7 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
         if left.type == right.type == DATE:
             return Typed(f"datediff({left.sql}, {right.sql})", INTEGER)
         kind = widen(left.type, right.type)
-        later, earlier = (f"unix_micros({cast(cast(side, kind), TIMESTAMPTZ).sql})" for side in (left, right))
+        later, earlier = (f"unix_micros({zoned.in_utc(cast(side, kind))})" for side in (left, right))
         return intervals.between(later, earlier)
     if is_moment(right.type):
         if symbol == "-":
@@ -138,7 +138,8 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
         raise no_operator(symbol, left.type, right.type)
     if left.type == DATE:
         left = cast(left, TIMESTAMP)
-    return Typed(intervals.moved(left.sql, symbol, right), left.type)
+    move = zoned.moved if left.type == TIMESTAMPTZ else intervals.moved
+    return Typed(move(left.sql, symbol, right), left.type)
 
 
 def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:

@@ -19,6 +19,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from headrace.errors import Unsupported
+from headrace.sql import zoned
 from headrace.sql.aggregates import is_aggregate, is_ordered_set, is_window_function
 from headrace.sql.casts import error_if
 from headrace.sql.functions import is_scalar
@@ -88,7 +89,7 @@ class FunctionOracle(Protocol):
         Raises what is wrong with the arguments if they do not fit."""
 
 
-_OURS = frozenset({"grouping", "current_time", "localtime"})
+_OURS = frozenset({"grouping", "current_time", "localtime", zoned.FUNCTION})
 
 
 def is_ours(name: str) -> bool:

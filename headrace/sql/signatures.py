@@ -207,21 +207,12 @@ SIGNATURES: dict[str, list[Signature]] = {
                 "timestamp_millis(CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)))",
             )
         ],
-        "localtimestamp": [("", "timestamp", "localtimestamp()")],
-        "current_date": [("", "date", "current_date()")],
         "make_date": [("int int int", "date", "make_date({0}, {1}, {2})")],
         "make_timestamp": [
             (
                 "int int int int int double",
                 "timestamp",
                 "make_timestamp_ntz({0}, {1}, {2}, {3}, {4}, CAST({5} AS DECIMAL(16,6)))",
-            )
-        ],
-        "make_timestamptz": [
-            (
-                "int int int int int double",
-                "timestamptz",
-                "CAST(make_timestamp_ntz({0}, {1}, {2}, {3}, {4}, CAST({5} AS DECIMAL(16,6))) AS TIMESTAMP)",
             )
         ],
         "isfinite": [

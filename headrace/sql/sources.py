@@ -10,6 +10,7 @@ from sqlglot import exp
 from headrace.catalog import INDEX, SOURCE, VIEW, Catalog, Relation
 from headrace.errors import HeadraceError, UndefinedRelation, Unsupported, WrongObjectKind
 from headrace.sql.dialect import parse_query
+from headrace.sql.explicit import SAYS_IT
 from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.names import SCHEMA, relation_name
 from headrace.sql.scope import Output, Scope, Source, renamed, renamed_in_full, row_of_source
@@ -91,7 +92,9 @@ class Sources:
             raise unsupported(f"{type(node).__name__} in FROM", node)
         if is_time_window(node):
             _, columns = self.query(windowed_relation(node), Scope(parent=scope.parent, ctes=scope.ctes))
-            return self._subquery(time_window(node, [each.name for each in columns]), scope)
+            windows = time_window(node, [each.name for each in columns])
+            windows.this.meta[SAYS_IT] = True  # windows are the same in every zone
+            return self._subquery(windows, scope)
         if isinstance(node.this, exp.Anonymous):
             return self._function(node, scope)
         if node.args.get("rows_from"):
@@ -282,6 +285,7 @@ class Sources:
         self._views.append(relation.name)
         try:
             inner, columns = self.query(parse_query(relation.query or ""), Scope())
+            inner.meta[SAYS_IT] = True
         except HeadraceError as error:
             error.position = position_of(node)  # not the position in the view's text
             raise

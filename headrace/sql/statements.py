@@ -28,6 +28,8 @@ class Statement:
     """The text as the user wrote it, without the closing semicolon."""
     begins: int = field(default=0, repr=False, compare=False)
     """Where it begins in what was sent."""
+    zone: str | None = field(default=None, repr=False, compare=False)
+    """The time zone of the session that sent it, as Spark spells it; None: UTC."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +290,8 @@ class SetParameter(Statement):
     """None: DEFAULT"""
     system: bool = False
     """ALTER SYSTEM SET: for the warehouse, durable; otherwise for the session"""
+    local: bool = False
+    """SET LOCAL: until the transaction ends"""
 
 
 @dataclass(frozen=True, kw_only=True)

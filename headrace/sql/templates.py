@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import TypeMismatch, Unsupported
-from headrace.sql import intervals
+from headrace.sql import intervals, zoned
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
@@ -107,7 +107,9 @@ def to_timestamp(name: str, args: list[Typed]) -> Typed:
     if len(args) != 2:
         raise TypeMismatch("to_timestamp() takes one or two arguments")
     pattern = java_format(constant_template(name, args[1]))
-    return Typed(f"to_timestamp({cast(args[0], TEXT).sql}, {spark_string(pattern)})", TIMESTAMPTZ)
+    read = f"to_timestamp({cast(args[0], TEXT).sql}, {spark_string(pattern)})"
+    zone = zoned.current()
+    return Typed(read if zone is None else zoned.instant(read, zone), TIMESTAMPTZ)
 
 
 def to_char(name: str, args: list[Typed]) -> Typed:

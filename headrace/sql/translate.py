@@ -16,6 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from headrace.errors import DataError, SqlSyntaxError
+from headrace.sql import zoned
 from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
@@ -101,7 +102,8 @@ class Translator(Subqueries):
 
     def query(self, node: exp.Expression, want: Types | None = None) -> str:
         """The query; its columns converted to the types that are wanted, where those are known."""
-        return self._with(node) + self._body(node, want)
+        with zoned.meant_in(None):  # what stands around it may be meant elsewhere
+            return self._with(node) + self._body(node, want)
 
     def _body(self, node: exp.Expression, want: Types | None) -> str:
         if isinstance(node, exp.Select):

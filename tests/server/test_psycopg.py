@@ -162,13 +162,19 @@ def test_sessions_have_variables_of_their_own(connect):
 
 
 def test_a_client_that_is_in_another_time_zone(connect):
-    """It may come in, and is told that it gets UTC; a statement that asks for another zone is refused."""
-    connection = connect(options="-c timezone=Europe/Berlin")
-    assert connection.info.parameter_status("TimeZone") == "UTC"
-    assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
+    connection, other = connect(options="-c timezone=Europe/Berlin"), connect()
+    assert connection.info.parameter_status("TimeZone") == "Europe/Berlin"
+    moment = connection.execute("SELECT timestamptz '2024-07-01 12:00'").fetchone()[0]
+    assert (moment.isoformat(), str(moment.tzinfo)) == ("2024-07-01T12:00:00+02:00", "Europe/Berlin")
+    for binary in (False, True):  # what is asked with parameters is meant there, too
+        answer = connection.execute(
+            "SELECT %s::timestamptz::date, %s::text", ("2024-07-01 00:30", moment), binary=binary
+        )
+        assert answer.fetchone() == (date(2024, 7, 1), "2024-07-01 12:00:00+02")
+    assert other.execute("SELECT timestamptz '2024-07-01 12:00'::text").fetchone() == ("2024-07-01 12:00:00+00",)
     with pytest.raises(psycopg.errors.InvalidParameterValue):
-        connection.execute("SET timezone = 'Europe/Berlin'")
-    with pytest.raises(psycopg.OperationalError, match="datestyle"):
+        connection.execute("SET timezone = 'Mars/Olympus'")
+    with pytest.raises(psycopg.OperationalError, match="DateStyle"):
         connect(options="-c datestyle=German")
 
 

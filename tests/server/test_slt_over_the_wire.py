@@ -9,10 +9,10 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from headrace.errors import HeadraceError
 from headrace.serving.server.server import Server
 from headrace.serving.wire.oids import type_of
-from tests.slt.runner import FOLDER, MODES, Answer, Mismatch, _letter, _shown, check, connector
+from tests.slt.runner import FOLDER, MODES, Answer, Mismatch, _letter, _shown, check, connector, files
 from tests.slt.script import Record, parse
 
-FILES = ("ddl", "dml", "errors", "no_pk", "show_describe", "types")
+FILES = [path.stem for path in files([])]
 
 
 def ask(connection: psycopg.Connection, record: Record) -> Answer:

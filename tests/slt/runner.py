@@ -95,7 +95,10 @@ def ask(client: Client, record: Record) -> Answer:
     try:
         result = client.run(record.sql)
         # Inside, because a query may fail only when its rows are asked for.
-        rows = tuple(" ".join(_shown(text) for text in row) for row in texts(result.types, result.rows(), null="\0"))
+        rows = tuple(
+            " ".join(_shown(text) for text in row)
+            for row in texts(result.types, result.rows(), null="\0", zone=result.zone)
+        )
     except HeadraceError as error:
         return Answer(error=error)
     return Answer(

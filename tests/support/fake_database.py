@@ -16,6 +16,7 @@ class FakeResult:
     columns: list[str] = field(default_factory=list)
     types: list[SqlType] = field(default_factory=list)
     values: list[tuple] = field(default_factory=list)
+    zone: str = "UTC"
 
     def rows(self) -> list[tuple]:
         return self.values

@@ -20,6 +20,7 @@ class Fake:
     columns: list[str] = field(default_factory=list)
     types: list[SqlType] = field(default_factory=list)
     values: list[tuple] = field(default_factory=list)
+    zone: str = "UTC"
 
     def rows(self):
         return self.values

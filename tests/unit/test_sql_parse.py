@@ -182,7 +182,6 @@ def test_explain_holds_the_statement():
         ("COPY t FROM 'x'", "COPY of a file is not supported"),
         ("GRANT ALL ON t TO u", "GRANT is not supported"),
         ("SHOW DATABASES", "SHOW DATABASES is not supported yet"),
-        ("SET LOCAL a = 1", "SET LOCAL"),
         ("SELECT B'101'", "a bit string is not supported"),
         ("WITH a AS (DELETE FROM t) SELECT 1", "DELETE with WITH"),
         ("EXPLAIN (ANALYZE) SELECT 1", "EXPLAIN with options"),

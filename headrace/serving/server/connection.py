@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.engine.engine import Engine
-from headrace.errors import HeadraceError, InvalidParameterValue, QueryCancelled
+from headrace.errors import HeadraceError, QueryCancelled
 from headrace.serving.result import Result
 from headrace.serving.server.budget import too_much_held, tree_bytes
 from headrace.serving.server.channel import Channel, Gone
@@ -134,7 +134,7 @@ class Connection:
     def _serve(self) -> None:
         self._session.own_thread()
         for name, value in self._greeting.settings.items():
-            self._set_at_start(name, value)
+            self._session.start_with(name, value)
         self._report_parameters()
         self._channel.send(writer.backend_key(self.process, self.secret))
         self._ready()
@@ -144,15 +144,6 @@ class Connection:
             if not self.stopping:
                 raise
             self._say_goodbye()
-
-    def _set_at_start(self, name: str, value: str) -> None:
-        try:
-            self._session.perform(ast.SetParameter(sql=f"SET {name}", name=name, value=value))
-        except InvalidParameterValue:
-            if name.lower() != "timezone":
-                raise
-            # JDBC names the zone that its machine is in whenever it connects. It is told which one it gets.
-            self._channel.send(writer.notice(f'the time zone is UTC, and not "{value}"; use AT TIME ZONE to convert'))
 
     def _converse(self) -> None:
         while True:
@@ -228,7 +219,7 @@ class Connection:
             self._running = True
             self._begun += 1
             self._timed_out = False
-        limit = self._session.variable("statement_timeout")
+        limit = self._session.variables.value("statement_timeout")
         if not limit:
             return None
         timer = threading.Timer(limit / 1000, self._time_out)
@@ -267,9 +258,9 @@ class Connection:
         self._channel.flush()
 
     def _report_parameters(self) -> None:
-        if self._reported_version == self._session.settings_version:
+        if self._reported_version == self._session.variables.version:
             return
-        self._reported_version = self._session.settings_version
+        self._reported_version = self._session.variables.version
         for shown, name in REPORTED.items():
             value = self._session.shown(name)
             if self._reported.get(shown) != value:
@@ -316,6 +307,7 @@ class Connection:
             self._channel.send(writer.notice(result.notice))
 
     def _send_rows(self, portal: Portal, limit: int | None) -> int:
+        portal.zone = self._session.variables.zone
         for data in portal.fetch(limit):
             self._session.refuse_if_cancelled()
             self._channel.send(data)

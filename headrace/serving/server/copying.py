@@ -20,6 +20,7 @@ from headrace.serving.wire import copy_binary, reader, writer
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_pieces
 from headrace.sql import statements as ast
 from headrace.sql.names import SCHEMA, NameInSchema
+from headrace.sql.zoned import meant_in
 from headrace.state.cuts import RESULTS
 from headrace.state.storage import LocalStorage
 from headrace.types import quote_sql
@@ -46,7 +47,7 @@ def copy_out(channel: Channel, result: Result, statement: ast.Copy, refuse_if_ca
     head = copy_binary.HEADER if options.binary else b""
     if options.header:
         channel.send(writer.copy_data(*lines_of([[name] for name in result.columns], options)))
-    renderers = [renderer(kind) for kind in result.types]
+    renderers = [renderer(kind, result.zone) for kind in result.types]
     count = 0
     for columns in _values(result):
         refuse_if_cancelled()
@@ -94,10 +95,11 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_can
         line = 2 if options.header else 1
         for columns in pieces:
             refuse_if_cancelled()
-            arrays = [
-                array_from_texts(engine, name, texts, kind, first_line=line)
-                for name, texts, kind in zip(names, columns, types, strict=True)
-            ]
+            with meant_in(statement.zone):
+                arrays = [
+                    array_from_texts(engine, name, texts, kind, first_line=line)
+                    for name, texts, kind in zip(names, columns, types, strict=True)
+                ]
             arrivals.add(pa.Table.from_arrays(arrays, names=list(names)))
             line += len(columns[0])
         refuse_if_cancelled()

@@ -17,6 +17,7 @@ BLOCK_ROWS = 2_048
 
 class Portal:
     def __init__(self, result: Result, formats: Sequence[int] = (), types: Sequence[SqlType] | None = None):
+        self.zone = result.zone
         self.columns, self.types = result.columns, list(types or result.types)
         self.formats = spread(formats, len(self.columns))
         self.rows = 0
@@ -35,7 +36,7 @@ class Portal:
                 self.done = True
                 return
             self.rows += block.num_rows
-            yield data_rows(python_columns(block), self.types, self.formats)
+            yield data_rows(python_columns(block), self.types, self.formats, self.zone)
 
     def _next_block(self, size: int) -> pa.RecordBatch | None:
         if self._blocks is None:

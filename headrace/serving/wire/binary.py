@@ -37,14 +37,14 @@ _DAY = date(2000, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def encoder(kind: SqlType) -> Callable[[Any], bytes]:
-    """The function that encodes a non-NULL value of the type."""
+def encoder(kind: SqlType, zone: str = "UTC") -> Callable[[Any], bytes]:
+    """The function that encodes a non-NULL value of the type; what is sent as text has the times of the zone."""
     if kind.name == "array":
-        return _array_encoder(kind)
+        return _array_encoder(kind, zone)
     if kind.name == "struct":
-        return _struct_encoder(kind)
+        return _struct_encoder(kind, zone)
     if kind.name == "map":
-        as_text = renderer(kind)  # as which clients are told of it
+        as_text = renderer(kind, zone)  # as which clients are told of it
         return lambda value: as_text(value).encode()
     if kind.name == "numeric":
         as_text = renderer(kind)  # which knows how many decimals are shown
@@ -65,11 +65,11 @@ def decode(data: bytes, kind: SqlType, oid: int = 0) -> str:
         raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
 
 
-def _array_encoder(kind: SqlType) -> Callable[[Any], bytes]:
+def _array_encoder(kind: SqlType, zone: str) -> Callable[[Any], bytes]:
     leaf, depth = kind.element, 1
     while leaf.name == "array":
         leaf, depth = leaf.element, depth + 1
-    encode, oid = encoder(leaf), oid_of(leaf)
+    encode, oid = encoder(leaf, zone), oid_of(leaf)
     # Types that clients were told of do not count dimensions, but a map is itself a list.
     most = depth if leaf.name == "map" else math.inf
 
@@ -91,8 +91,8 @@ def _array_encoder(kind: SqlType) -> Callable[[Any], bytes]:
     return whole
 
 
-def _struct_encoder(kind: SqlType) -> Callable[[Any], bytes]:
-    fields = [(name, oid_of(inner), encoder(inner)) for name, inner in kind.fields]
+def _struct_encoder(kind: SqlType, zone: str) -> Callable[[Any], bytes]:
+    fields = [(name, oid_of(inner), encoder(inner, zone)) for name, inner in kind.fields]
 
     def whole(value: Any) -> bytes:
         values = [value.get(name) for name, _, _ in fields] if isinstance(value, Mapping) else list(value)

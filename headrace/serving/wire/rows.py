@@ -22,9 +22,11 @@ _SIZED = {name: (struct.calcsize(form), struct.Struct(f"!i{form[1]}").pack) for 
 """Length and value at once, of types whose length is known."""
 
 
-def data_rows(columns: Sequence[Sequence[Any]], types: Sequence[SqlType], formats: Sequence[int]) -> bytes:
-    """One message per row."""
-    cells = [_cells(values, kind, form) for values, kind, form in zip(columns, types, formats, strict=True)]
+def data_rows(
+    columns: Sequence[Sequence[Any]], types: Sequence[SqlType], formats: Sequence[int], zone: str = "UTC"
+) -> bytes:
+    """One message per row. ``zone``: that of the session, in which instants are printed."""
+    cells = [_cells(values, kind, form, zone) for values, kind, form in zip(columns, types, formats, strict=True)]
     count = struct.pack("!h", len(types))
     out = []
     for row in zip(*cells, strict=True):
@@ -33,11 +35,11 @@ def data_rows(columns: Sequence[Sequence[Any]], types: Sequence[SqlType], format
     return b"".join(out)
 
 
-def _cells(values: Sequence[Any], kind: SqlType, form: int) -> list[bytes]:
+def _cells(values: Sequence[Any], kind: SqlType, form: int, zone: str) -> list[bytes]:
     if form == 1 and kind.name in _SIZED:
         size, pack = _SIZED[kind.name]
         return [_NULL if value is None else pack(size, value) for value in values]
-    to_bytes = _to_bytes(kind, form)
+    to_bytes = _to_bytes(kind, form, zone)
     cells = []
     for value in values:
         if value is None:
@@ -48,12 +50,12 @@ def _cells(values: Sequence[Any], kind: SqlType, form: int) -> list[bytes]:
     return cells
 
 
-def _to_bytes(kind: SqlType, form: int) -> Callable[[Any], bytes]:
+def _to_bytes(kind: SqlType, form: int, zone: str) -> Callable[[Any], bytes]:
     if form == 1:
-        return encoder(kind)
+        return encoder(kind, zone)
     if kind.name == "varchar":
         return str.encode
-    to_text = renderer(kind)
+    to_text = renderer(kind, zone)
     return lambda value: to_text(value).encode()
 
 
