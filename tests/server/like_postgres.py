@@ -207,7 +207,7 @@ SELECT count(*) FROM {t} WHERE a > ALL (SELECT b FROM {t} WHERE id < 3);
 SELECT id, rank() OVER (ORDER BY a), count(*) OVER (PARTITION BY a), lag(a) OVER (ORDER BY id), sum(a) OVER
     (ORDER BY id) FROM {t} ORDER BY id;
 SELECT count(DISTINCT x) FROM (SELECT unnest(l) AS x FROM {t}) u;
-SELECT v, v::interval, (v || ' ago')::interval FROM (SELECT DISTINCT a::text AS v FROM {t}) u ORDER BY v;
+SELECT v, v::interval, (v || ' ago')::interval FROM (SELECT DISTINCT a::text AS v FROM {t}) u ORDER BY 1;
 SELECT v::interval FROM (SELECT * FROM (VALUES (1, '1 day 2 hours'), (2, '1.5 mons'), (3, '0.7 years'), (4, '26:00'),
     (5, '3 04:05:06.7'), (6, '5'), (7, '1h30m'), (8, '@ 2 weeks ago'), (9, '-1 mon +3 days -00:01'), (10, NULL),
     (11, '1.5 weeks'), (12, '100 ms'), (13, '2 centuries'), (14, '1 yr, 2 mons')) x (id, v) LIMIT 20) u ORDER BY id;

@@ -39,6 +39,7 @@ COLUMNS = [
         "ts": SqlType("timestamp"),
         "tz": SqlType("timestamptz"),
         "span": SqlType("interval"),
+        "wait": SqlType("interval"),
         "doc": SqlType("jsonb"),
     }.items()
 ]
@@ -48,7 +49,7 @@ SAME = """
     n + 1; n - m; n * i; n * m; n * 2; n + 1.005; s * n; m + b; n * m * n * m * i; n / 3; n / 7.5; 100.00 * n / 7; n / (m * m + 1); i / 3.7; b / (m * m + 1); 2 / (n * n + 0.7); 100.00 * u / (n * n + 0.7); d + d; d * d; d - 1.5::double precision; f + f; f * f
     i = j; i <> j; i < 3; i <= b; s > i; i >= 0; n = 1.5; n < m; n < i; m >= 1; t = 'abc'; t < v; t > ''; t <> v; t = NULL
     day < '2024-01-01'; day = DATE '2024-02-29'; ts >= '2024-01-01 10:00:00'; tz < '2024-01-01 00:00:00+02'; f > d; d > 1; d < 1.5; o = p; o <> p; y = '\\x00ff'
-    ts + INTERVAL '10 seconds'; ts - INTERVAL '1 day 2 hours'; ts + span; ts < '2024-01-01 10:00:00'::timestamp - INTERVAL '1 hour'; date_bin('10 seconds', ts, '1970-01-01'); date_bin('7 hours', ts, TIMESTAMP '2024-01-01' + INTERVAL '90 minutes') - INTERVAL '1 minute'
+    ts + INTERVAL '10 seconds'; ts - INTERVAL '1 day 2 hours'; ts + wait; ts < '2024-01-01 10:00:00'::timestamp - INTERVAL '1 hour'; date_bin('10 seconds', ts, '1970-01-01'); date_bin('7 hours', ts, TIMESTAMP '2024-01-01' + INTERVAL '90 minutes') - INTERVAL '1 minute'
     span > '1 hour'; o AND p; o OR p; NOT o; o AND i > 0; i > 0 OR NULL; NOT (i > 0 AND n < 5); o; (o)
     i IS NULL; i IS NOT NULL; t IS NULL; (i + 1) IS NULL; o IS TRUE; o IS NOT TRUE; o IS FALSE; (i > 0) IS TRUE
     i BETWEEN 0 AND 5; i NOT BETWEEN 0 AND 5; t BETWEEN 'a' AND 'm'; n BETWEEN i AND 3; i IN (1, 2, 3); 1 IN (1, 2); o AND 3 IN (1, 2); i NOT IN (1, 2); t IN ('a', 'abc'); n IN (1, 2.5)
@@ -82,6 +83,9 @@ def rows(seed: int, count: int = 300) -> pa.Table:
     def moment():
         return midnight + datetime.timedelta(minutes=source.randint(-1000, 1000) * 30)
 
+    def span(months):
+        return Interval(months, source.randint(-40, 40), source.randint(-100, 100) * 60_000_000).stored
+
     values = {
         "s": lambda: number(-150, 150),
         "i": lambda: number(-40_000, 40_000),
@@ -100,9 +104,8 @@ def rows(seed: int, count: int = 300) -> pa.Table:
         "day": lambda: source.choice([datetime.date(2024, 2, 29), moment().date()]),
         "ts": moment,
         "tz": lambda: moment().replace(tzinfo=datetime.UTC),
-        "span": lambda: (
-            Interval(source.randint(-1, 1), source.randint(-40, 40), source.randint(-100, 100) * 60_000_000).stored
-        ),
+        "span": lambda: span(source.randint(-1, 1)),
+        "wait": lambda: span(0),
         "doc": lambda: source.choice(["1", '{"a":1}', "null"]),
     }
     arrays = [pa.array([maybe(values[each.name]()) for _ in range(count)], each.type.arrow) for each in COLUMNS]
@@ -166,6 +169,7 @@ def test_left_to_spark(text):
         ("lower(t)", "t", "İ"),
         ("d < 5::double precision", "d", float("nan")),
         ("f = f", "f", float("nan")),
+        ("ts + span", "span", Interval(1, 0, 0).stored),
     ],
 )
 def test_values_that_only_spark_can_judge(text, column, value):

@@ -89,6 +89,12 @@ def test_days_before_now_have_24_hours_in_a_definition(catalog):
     assert bound(catalog, "now() - interval '1 day'", definition=True) == "now() - CAST('1 day' AS INTERVAL)"
 
 
+def test_what_stands_many_times_is_written_each_time(catalog):
+    items = ", ".join(["timestamptz '2024-07-01'"] * 20)
+    text = bind_query(parse_query(f"SELECT ARRAY[{items}] AS x FROM t"), catalog, zone=BERLIN).text()
+    assert text.count("'2024-06-30 22:00:00+00'") == 20
+
+
 def test_columns_of_set_operations_and_values(catalog):
     for text in (
         "SELECT a FROM t UNION ALL SELECT b FROM t",
