@@ -50,6 +50,8 @@ def explicit(bound: exp.Expression, zone: str, *, definition: bool = False) -> e
         # Copies, because writing changes what was found, and the same may stand elsewhere, too.
         found = {each.copy() for each in recorder.found if not (definition and _is_of_a_clock(each))}
         if not found and not recorder.converted:
+            if recorder.elsewhere:
+                break
             return bound
         bound = _Writer(zone, found, dict(recorder.converted)).written(bound)
     node = next(iter(found), bound)
@@ -82,6 +84,8 @@ class _Recorder(Translator):
         self.found: list[exp.Expression] = []
         self.converted: list[tuple[int, SqlType]] = []
         """Columns of queries that are converted because they stand below or above others, by the node's number"""
+        self.elsewhere = False
+        """Whether something asked that is no expression of its own"""
 
     def translate(self, node: exp.Expression) -> None:
         with zoned.meant_in(None):
@@ -91,10 +95,12 @@ class _Recorder(Translator):
                 self.value(node.unalias())
 
     def query(self, node: exp.Expression, want: Types | None = None) -> str:
-        if not node.meta_get(SAYS_IT):
-            return super().query(node, want)
-        with zoned.meant_in(None):
-            return Translator({}).query(node, want)
+        with zoned.meant_in(None) as meant:
+            if node.meta_get(SAYS_IT):
+                return Translator({}).query(node, want)
+            sql = self._with(node) + self._body(node, want)
+            self.elsewhere = self.elsewhere or meant.asked
+        return sql
 
     def types(self, node: exp.Expression) -> Types:
         if not node.meta_get(SAYS_IT):

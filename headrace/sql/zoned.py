@@ -12,7 +12,7 @@ so that its text means the same to every session that reads it, and to a view af
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlglot import exp
@@ -90,10 +90,24 @@ def instant(sql: str, zone: str | None) -> str:
         return f"to_utc_timestamp({utc}, '{zone}')"
     # Of an hour that clocks show twice PostgreSQL takes the second, Spark the first. The rule of three hours later is
     # that of the second.
-    first = f"to_utc_timestamp(_w, '{zone}')"
-    second = f"(to_utc_timestamp(_w + INTERVAL '3' HOUR, '{zone}') - INTERVAL '3' HOUR)"
-    chosen = f"IF(from_utc_timestamp({second}, '{zone}') = _w, {second}, {first})"
-    return f"get(transform(array({utc}), _w -> {chosen}), 0)"
+
+    def chosen(shown: str) -> str:
+        first = f"to_utc_timestamp({shown}, '{zone}')"
+        second = f"(to_utc_timestamp({shown} + INTERVAL '3' HOUR, '{zone}') - INTERVAL '3' HOUR)"
+        return f"IF(from_utc_timestamp({second}, '{zone}') = {shown}, {second}, {first})"
+
+    return _let("_w", utc, chosen)
+
+
+_LONG = 300
+"""Characters of Spark SQL that are not written several times."""
+
+
+def _let(name: str, sql: str, body: Callable[[str], str]) -> str:
+    """What is made of a value that is needed more than once. Spark takes no query beside a lambda."""
+    if len(sql) <= _LONG or "SELECT" in sql:
+        return body(sql)
+    return f"get(transform(array({sql}), {name} -> {body(name)}), 0)"
 
 
 def in_utc(value: Typed) -> str:
@@ -115,17 +129,19 @@ def printed(sql: str, zone: str | None, *, minutes: bool = False) -> str:
     shown = f"CAST({_shown(sql, zone)} AS STRING)"
     if zone is None or (seconds := fixed_offset(zone)) is not None:
         return f"concat({shown}, '{offset_text(seconds if zone else 0, minutes=minutes)}')"
-    size = "abs(_o)"
-    two = "lpad(CAST({} AS STRING), 2, '0')"
-    in_minutes = f"concat(':', {two.format(f'({size} DIV 60 % 60)')})"
-    parts = (
-        "IF(_o < 0, '-', '+')",
-        two.format(f"({size} DIV 3600)"),
-        in_minutes if minutes else f"IF({size} % 3600 = 0, '', {in_minutes})",
-        f"IF({size} % 60 = 0, '', concat(':', {two.format(f'({size} % 60)')}))",
-    )
-    offset = f"get(transform(array({offset_seconds(sql, zone)}), _o -> concat({', '.join(parts)})), 0)"
-    return f"concat({shown}, {offset})"
+
+    def offset(seconds: str) -> str:
+        size, two = f"abs({seconds})", "lpad(CAST({} AS STRING), 2, '0')"
+        in_minutes = f"concat(':', {two.format(f'({size} DIV 60 % 60)')})"
+        parts = (
+            f"IF({seconds} < 0, '-', '+')",
+            two.format(f"({size} DIV 3600)"),
+            in_minutes if minutes else f"IF({size} % 3600 = 0, '', {in_minutes})",
+            f"IF({size} % 60 = 0, '', concat(':', {two.format(f'({size} % 60)')}))",
+        )
+        return f"concat({', '.join(parts)})"
+
+    return f"concat({shown}, {_let('_o', offset_seconds(sql, zone), offset)})"
 
 
 def moved(sql: str, symbol: str, value: Typed) -> str:

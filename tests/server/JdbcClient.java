@@ -8,6 +8,7 @@ import java.sql.ResultSet;
 import java.sql.ResultSetMetaData;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.sql.Timestamp;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.time.OffsetDateTime;
@@ -31,6 +32,7 @@ public class JdbcClient {
             types(connection);
             binary(connection);
             cursor(connection);
+            zone(connection);
             metadata(connection);
             errors(connection);
         }
@@ -150,6 +152,19 @@ public class JdbcClient {
         }
         connection.commit();
         connection.setAutoCommit(true);
+    }
+
+    /** The session is in the zone of the machine, which the driver has named: as a time of that zone it comes back. */
+    static void zone(Connection connection) throws SQLException {
+        try (PreparedStatement select = connection.prepareStatement(
+                "SELECT ?::timestamptz, ?::timestamptz::date, to_char(moment, 'HH24:MI') FROM " + table + " WHERE id = 1")) {
+            Timestamp midnight = Timestamp.valueOf("2024-07-01 00:00:00");
+            select.setTimestamp(1, midnight);
+            select.setTimestamp(2, midnight);
+            ResultSet rows = select.executeQuery();
+            rows.next();
+            fact("zone", rows.getString(1) + "|" + rows.getTimestamp(1) + "|" + rows.getDate(2) + "|" + rows.getString(3));
+        }
     }
 
     static void metadata(Connection connection) throws SQLException {

@@ -48,6 +48,7 @@ def test_jdbc(server, driver, table):
         f"executed 1: {row(1, 'n1')}",
         f"executed 8: {row(8, 'n8')}",
         f"cursor: 22 rows, sum {sum(range(23))}",
+        "zone: 2024-07-01 00:00:00+02|2024-07-01 00:00:00.0|2024-07-01|11:00",
         "product: PostgreSQL 13",
         f"table: {table}_name INDEX",
         f"table: {table}_pkey INDEX",

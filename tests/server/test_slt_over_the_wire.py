@@ -1,4 +1,4 @@
-"""The project's SQL tests once more, through a server: same rows, tags, types and errors."""
+"""The project's SQL tests, all of them, through a server: rows, tags, types and errors."""
 
 from __future__ import annotations
 

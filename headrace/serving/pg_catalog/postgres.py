@@ -285,8 +285,8 @@ def _access_methods(context: Context) -> Iterator[tuple]:
 
 RELATIONS: dict[str, SystemRelation] = {
     "pg_class": system_relation(
-        """oid int, relname text, relnamespace int, reltype int, reloftype int, relowner int, relam int,
-        relfilenode int, reltablespace int, relpages int, reltuples real, relallvisible int, reltoastrelid int,
+        """oid oid, relname text, relnamespace oid, reltype oid, reloftype oid, relowner oid, relam oid,
+        relfilenode oid, reltablespace oid, relpages int, reltuples real, relallvisible int, reltoastrelid oid,
         relhasindex bool, relisshared bool, relpersistence text, relkind text, relnatts small, relchecks small,
         relhasrules bool, relhastriggers bool, relhassubclass bool, relrowsecurity bool, relforcerowsecurity bool,
         relispopulated bool, relreplident text, relispartition bool, relpartbound text, relacl texts,
@@ -294,51 +294,51 @@ RELATIONS: dict[str, SystemRelation] = {
         _class,
     ),
     "pg_attribute": system_relation(
-        """attrelid int, attname text, atttypid int, attstattarget int, attlen small, attnum small, attndims int,
+        """attrelid oid, attname text, atttypid oid, attstattarget int, attlen small, attnum small, attndims int,
         attcacheoff int, atttypmod int, attnotnull bool, atthasdef bool, attidentity text, attgenerated text,
         attisdropped bool, attislocal bool, attinhcount int, attacl texts, attoptions texts, atthasmissing bool,
-        attcompression text, attfdwoptions texts, attcollation int, attstorage text""",
+        attcompression text, attfdwoptions texts, attcollation oid, attstorage text""",
         _attribute,
     ),
-    "pg_attrdef": system_relation("oid int, adrelid int, adnum small, adbin text", _defaults),
+    "pg_attrdef": system_relation("oid oid, adrelid oid, adnum small, adbin text", _defaults),
     "pg_index": system_relation(
-        """indexrelid int, indrelid int, indnatts small, indnkeyatts small, indisunique bool, indisprimary bool,
+        """indexrelid oid, indrelid oid, indnatts small, indnkeyatts small, indisunique bool, indisprimary bool,
         indisexclusion bool, indimmediate bool, indisclustered bool, indisvalid bool, indcheckxmin bool,
         indisready bool, indislive bool, indisreplident bool, indkey ints, indcollation ints, indclass ints,
         indoption text, indexprs text, indpred text""",
         _index,
     ),
     "pg_constraint": system_relation(
-        """oid int, conname text, connamespace int, contype text, condeferrable bool, condeferred bool,
-        convalidated bool, conrelid int, contypid int, conindid int, conparentid int, confrelid int,
+        """oid oid, conname text, connamespace oid, contype text, condeferrable bool, condeferred bool,
+        convalidated bool, conrelid oid, contypid oid, conindid oid, conparentid oid, confrelid oid,
         confupdtype text, confdeltype text, confmatchtype text, conislocal bool, coninhcount int,
         connoinherit bool, conkey ints, confkey ints, conpfeqop ints, conppeqop ints, conffeqop ints, conbin text,
-        tableoid int""",
+        tableoid oid""",
         _constraint,
     ),
     "pg_type": system_relation(
-        """oid int, typname text, typnamespace int, typowner int, typlen small, typbyval bool, typtype text,
-        typcategory text, typispreferred bool, typisdefined bool, typdelim text, typrelid int, typelem int,
-        typarray int, typinput text, typoutput text, typreceive text, typsend text, typanalyze text,
-        typnotnull bool, typbasetype int, typtypmod int, typndims int, typcollation int, typdefault text,
-        typalign text, typstorage text, typacl texts, tableoid int""",
+        """oid oid, typname text, typnamespace oid, typowner oid, typlen small, typbyval bool, typtype text,
+        typcategory text, typispreferred bool, typisdefined bool, typdelim text, typrelid oid, typelem oid,
+        typarray oid, typinput text, typoutput text, typreceive text, typsend text, typanalyze text,
+        typnotnull bool, typbasetype oid, typtypmod int, typndims int, typcollation oid, typdefault text,
+        typalign text, typstorage text, typacl texts, tableoid oid""",
         _types,
     ),
-    "pg_namespace": system_relation("oid int, nspname text, nspowner int, nspacl texts", _namespaces),
+    "pg_namespace": system_relation("oid oid, nspname text, nspowner oid, nspacl texts", _namespaces),
     "pg_database": system_relation(
-        """oid int, datname text, datdba int, encoding int, datlocprovider text, datistemplate bool,
-        datallowconn bool, datconnlimit int, datcollate text, datctype text, dattablespace int, daticulocale text,
+        """oid oid, datname text, datdba oid, encoding int, datlocprovider text, datistemplate bool,
+        datallowconn bool, datconnlimit int, datcollate text, datctype text, dattablespace oid, daticulocale text,
         datacl texts""",
         _database,
     ),
     "pg_roles": system_relation(
         """rolname text, rolsuper bool, rolinherit bool, rolcreaterole bool, rolcreatedb bool, rolcanlogin bool,
         rolreplication bool, rolconnlimit int, rolpassword text, rolvaliduntil time, rolbypassrls bool,
-        rolconfig texts, oid int""",
+        rolconfig texts, oid oid""",
         _roles,
     ),
     "pg_user": system_relation(
-        """usename text, usesysid int, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool,
+        """usename text, usesysid oid, usecreatedb bool, usesuper bool, userepl bool, usebypassrls bool,
         passwd text, valuntil time, useconfig texts""",
         _user,
     ),
@@ -357,28 +357,28 @@ RELATIONS: dict[str, SystemRelation] = {
         "schemaname text, tablename text, indexname text, tablespace text, indexdef text", _indexes
     ),
     "pg_tablespace": system_relation(
-        "oid int, spcname text, spcowner int, spcacl texts, spcoptions texts", _tablespaces
+        "oid oid, spcname text, spcowner oid, spcacl texts, spcoptions texts", _tablespaces
     ),
     "pg_rewrite": system_relation(
-        "oid int, rulename text, ev_class int, ev_type text, is_instead bool, tableoid int", _rules
+        "oid oid, rulename text, ev_class oid, ev_type text, is_instead bool, tableoid oid", _rules
     ),
     "pg_depend": system_relation(
-        "classid int, objid int, objsubid int, refclassid int, refobjid int, refobjsubid int, deptype text", _depend
+        "classid oid, objid oid, objsubid int, refclassid oid, refobjid oid, refobjsubid int, deptype text", _depend
     ),
-    "pg_description": system_relation("objoid int, classoid int, objsubid int, description text", _descriptions),
+    "pg_description": system_relation("objoid oid, classoid oid, objsubid int, description text", _descriptions),
     "pg_settings": system_relation(
         """name text, setting text, unit text, category text, short_desc text, context text, vartype text,
         source text, boot_val text, reset_val text""",
         _settings,
     ),
-    "pg_am": system_relation("oid int, amname text, amhandler text, amtype text", _access_methods),
+    "pg_am": system_relation("oid oid, amname text, amhandler text, amtype text", _access_methods),
     "pg_get_keywords": system_relation(
         "word text, catcode text, catdesc text", lambda context: [(word, "R", "reserved") for word in sorted(RESERVED)]
     ),
     **dict.fromkeys(
         ("pg_stat_user_tables", "pg_stat_all_tables"),
         system_relation(
-            """relid int, schemaname text, relname text, seq_scan big, seq_tup_read big, idx_scan big,
+            """relid oid, schemaname text, relname text, seq_scan big, seq_tup_read big, idx_scan big,
             idx_tup_fetch big, n_tup_ins big, n_tup_upd big, n_tup_del big, n_tup_hot_upd big, n_live_tup big,
             n_dead_tup big, n_mod_since_analyze big, n_ins_since_vacuum big, last_vacuum time, last_autovacuum time,
             last_analyze time, last_autoanalyze time, vacuum_count big, autovacuum_count big, analyze_count big,
@@ -387,7 +387,7 @@ RELATIONS: dict[str, SystemRelation] = {
         ),
     ),
     "pg_stat_activity": system_relation(
-        """datid int, datname text, pid int, usesysid int, usename text, application_name text, client_addr text,
+        """datid oid, datname text, pid int, usesysid oid, usename text, application_name text, client_addr text,
         client_hostname text, client_port int, backend_start time, xact_start time, query_start time,
         state_change time, wait_event_type text, wait_event text, state text, query text, backend_type text""",
         _activity,

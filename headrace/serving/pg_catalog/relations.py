@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.catalog import INDEX, INTERNAL, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Catalog, Column, Relation
-from headrace.serving.wire.oids import oid_of, typmod_of
+from headrace.serving.wire.oids import OID, oid_of, typmod_of
 from headrace.sql.names import SCHEMA, TEMPORARY_SCHEMA
 from headrace.state.manifest import Manifest
 from headrace.types import SqlType, array_of
@@ -27,7 +27,8 @@ FIRST_OID, FIRST_KEY_OID, FIRST_RULE_OID = 16_384, 1_000_000_000, 1_500_000_000
 KINDS = {TABLE: "r", VIEW: "v", MATERIALIZED_VIEW: "m", INDEX: "i", SOURCE: "r"}
 
 _SHORT = {
-    "int": SqlType("integer"), "small": SqlType("smallint"), "big": SqlType("bigint"), "text": SqlType("varchar"),
+    "int": SqlType("integer"), "oid": SqlType("integer", modifier=OID), "small": SqlType("smallint"),
+    "big": SqlType("bigint"), "text": SqlType("varchar"),
     "bool": SqlType("boolean"), "real": SqlType("real"), "time": SqlType("timestamptz"),
     "ints": array_of(SqlType("integer")), "texts": array_of(SqlType("varchar")),
 }  # fmt: skip

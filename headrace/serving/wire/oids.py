@@ -44,6 +44,9 @@ PG_TYPES = {
     "struct": PgType(2249, 2287, -1, "record", "record", "P"),
 }
 
+OID = 26
+"""The modifier of an integer that clients are told is an oid: a number of PostgreSQL's catalog."""
+_OID = PgType(OID, 1028, 4, "oid", "oid", "N")
 UUID, UUID_ARRAY = 2950, 2951
 
 # Types that only clients name: what their values are here.
@@ -61,6 +64,8 @@ def pg_type(kind: SqlType) -> PgType:
     >>> pg_type(SqlType("map")).shown
     'text'
     """
+    if kind.name == "integer" and kind.modifier == OID:
+        return _OID
     is_text = kind.name == "map" or (kind.name == "varchar" and kind.modifier is None)
     return PG_TYPES["text" if is_text else kind.name]
 
@@ -87,7 +92,7 @@ def typmod_of(kind: SqlType) -> int:
     """What was declared of it; -1: nothing."""
     while kind.name == "array":
         kind = kind.element
-    return -1 if kind.modifier is None else kind.modifier
+    return -1 if kind.modifier is None or kind.name == "integer" else kind.modifier
 
 
 def _named(name: str) -> SqlType:
