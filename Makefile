@@ -84,8 +84,9 @@ slt-update: java $(STAMP) ## Rewrite what tests/slt/*.slt expect with what the e
 	@$(IN_SCRATCH) $(PY) -m tests.slt.runner --update $(ARGS)
 
 .PHONY: traces-update
-traces-update: $(STAMP) ## Rewrite what tests/backfill/traces/*.trace expect with what happens; review the diff
+traces-update: java $(STAMP) ## Rewrite what *.trace in tests/backfill and tests/engine expect with what happens; review the diff
 	@$(PY) -m tests.backfill.script --update
+	@$(IN_SCRATCH) $(PY) -m tests.engine.trace_script --update
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made
