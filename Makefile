@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 # One Spark JVM per worker, so more workers than cores only cost memory.
 JOBS   ?= 2
 # What `make bench` runs: every file that asks a question, or e.g. `make bench BENCHES=scan_cost`.
-BENCHES ?= $(filter-out common cdc_common cdc_debezium source_common,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
+BENCHES ?= $(filter-out common cdc_common cdc_debezium source_common nexmark_flink,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
@@ -84,8 +84,9 @@ slt-update: java $(STAMP) ## Rewrite what tests/slt/*.slt expect with what the e
 	@$(IN_SCRATCH) $(PY) -m tests.slt.runner --update $(ARGS)
 
 .PHONY: traces-update
-traces-update: $(STAMP) ## Rewrite what tests/backfill/traces/*.trace expect with what happens; review the diff
+traces-update: java $(STAMP) ## Rewrite what *.trace in tests/backfill and tests/engine expect with what happens; review the diff
 	@$(PY) -m tests.backfill.script --update
+	@$(IN_SCRATCH) $(PY) -m tests.engine.trace_script --update
 
 .PHONY: clean
 clean: ## Remove everything that the other targets made

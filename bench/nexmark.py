@@ -3,7 +3,8 @@
 For each query a database of its own: three tables with the events of ``HISTORY``, which the connector `nexmark` works
 out on executors, a materialized view of the query, and then ``EPOCHS`` times ``PER_EPOCH`` events more, each written
 when the one before is acknowledged. An insert is acknowledged when it is committed and in the view, so the time that it
-takes is how fresh the view is. Against it: the same query over the same tables, run anew by Spark.
+takes is how fresh the view is. Against it: the same query over the same tables, run anew by Spark; and Flink SQL, if
+there is one (:mod:`bench.nexmark_flink`), for the queries that both can run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import pyarrow as pa
 
 from bench.common import database, median, report, seconds
+from bench.nexmark_flink import events_per_second, flinks_python
 from headrace.database import Database
 from tests.support.nexmark import QUERIES
 
@@ -53,7 +55,8 @@ def part(rows: pa.Table, first: int, last: int) -> pa.Table:
     return rows.slice(start, stop - start)
 
 
-def measure(name: str, query: str, rows: dict[str, pa.Table]) -> None:
+def measure(name: str, query: str, rows: dict[str, pa.Table]) -> float:
+    """Events per second."""
     with database(barrier_interval="100ms") as db:
         for table, columns in COLUMNS.items():
             db.sql(f"CREATE TABLE {table} ({columns})")
@@ -78,13 +81,24 @@ def measure(name: str, query: str, rows: dict[str, pa.Table]) -> None:
         query=name, events_per_s=round(rate), fresh_ms=round(median(times) * 1000),
         fresh_p99_ms=round(p99(times) * 1000), full_s=round(full, 2), ratio=round(median(times) / full, 3),
     )  # fmt: skip
+    return rate
 
 
 def main() -> None:
     with database() as db:
         rows = events(db)
-    for name in sys.argv[1:] or QUERIES:
-        measure(name, QUERIES[name], rows)
+    names = sys.argv[1:] or list(QUERIES)
+    rates = {name: measure(name, QUERIES[name], rows) for name in names}
+    if (python := flinks_python()) is None:
+        return
+    for name, flink in events_per_second(python, rows, names).items():
+        report(
+            "nexmark",
+            f"{name}: Flink SQL takes {flink:,.0f} events/s, which are neither committed nor readable; "
+            f"Headrace {rates[name] / flink:.2f} of that",
+            query=name, flink_events_per_s=round(flink), events_per_s=round(rates[name]),
+            ratio=round(rates[name] / flink, 3),
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ class Pieces:
 
     def build(self, state: Manifest, relation: Relation, vnodes: range) -> list[RunFile]:
         """Its rows of some vnodes as of a state, written."""
-        if relation.operator.passing:
-            return []
+        if relation.operator.passing or (relation.operator.key and not _stored_rows(state, relation)):
+            return []  # of no rows nothing comes, but of an aggregate without groups
         layout = Layout.of(relation)
         job = jobs_of(state).get(relation.id)
         count = min(len(vnodes), self._spark.sparkContext.defaultParallelism if job is None else job.parallelism)
