@@ -280,7 +280,7 @@ class _Interval(_Fixed):
         numbers = [int.from_bytes(part, "big") - offset for part, (_, offset) in zip(parts, self.fields, strict=True)]
         return dict(zip(FIELDS, numbers, strict=True))
 
-    def bodies(self, array: pa.Array) -> np.ndarray:
+    def numbers(self, array: pa.Array) -> np.ndarray:
         columns = []
         for numbers, (width, _) in zip(interval_arrays(array), self.fields, strict=True):
             big = numbers.astype(f">i{width}").view(np.uint8).reshape(-1, width)

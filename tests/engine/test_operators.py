@@ -51,12 +51,10 @@ OPERATORS = {
         # Of each length there are two that are equal, and not the same.
         "lengths": f"SELECT {SPAN} AS i, count(*) AS c, max(x) AS m FROM t GROUP BY 1",
         "each_once": f"SELECT DISTINCT k, {SPAN} AS i FROM t",
-        "either": f"SELECT {SPAN} AS i FROM t UNION SELECT n * INTERVAL '15 days' FROM u",
         "not_there": f"SELECT {SPAN} AS i FROM t EXCEPT SELECT n * INTERVAL '360 hours' FROM u",
         "joined": "SELECT t.id, u.id AS other FROM t JOIN u ON t.x * INTERVAL '15 days' = u.n * INTERVAL '360 hours'",
         "among": "SELECT id FROM t WHERE x * INTERVAL '1 month' IN (SELECT n * INTERVAL '30 days' FROM u)",
         "sums": f"SELECT k, sum({SPAN}) AS s, avg({SPAN}) AS a, max({SPAN}) AS m FROM t GROUP BY k",
-        "totals": f"SELECT count(DISTINCT {SPAN}) AS c, min({SPAN}) AS l FROM t",
         "ranks": f"SELECT id, rank() OVER (PARTITION BY k ORDER BY {SPAN}) AS r FROM t",
         "longest": f"SELECT id, {SPAN} AS i FROM t ORDER BY {SPAN} DESC, id LIMIT 4",
     },

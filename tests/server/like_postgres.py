@@ -195,23 +195,24 @@ SELECT sum(DISTINCT a), avg(DISTINCT a), sum(DISTINCT a) FILTER (WHERE false) FR
     WHERE a NOT IN ('1 mon', '30:00', '0');
 SELECT a, id FROM {t} WHERE a < b ORDER BY a DESC, id LIMIT 20;
 SELECT extract(epoch FROM a), count(*) FROM {t} GROUP BY a ORDER BY 1;
-SELECT count(*) FROM (SELECT DISTINCT a FROM {t}) d;
-SELECT count(*) FROM (SELECT a FROM {t} UNION SELECT b FROM {t}) u;
-SELECT count(*) FROM (SELECT a FROM {t} WHERE id < 30 EXCEPT SELECT b FROM {t} WHERE id > 150) u;
-SELECT count(*) FROM (SELECT a FROM {t} INTERSECT SELECT '30 days') u;
-SELECT count(*) FROM {t} x JOIN {t} y ON x.a = y.b;
-SELECT count(*) FROM {t} x LEFT JOIN {t} y ON x.a = y.b AND y.id < 5 WHERE y.id IS NULL;
-SELECT count(*) FROM {t} WHERE a IN (SELECT b FROM {t} WHERE id < 3);
-SELECT count(*) FROM {t} WHERE a NOT IN (SELECT b FROM {t} WHERE id < 3);
-SELECT count(*) FROM {t} WHERE a > ALL (SELECT b FROM {t} WHERE id < 3);
 SELECT id, rank() OVER (ORDER BY a), count(*) OVER (PARTITION BY a), lag(a) OVER (ORDER BY id), sum(a) OVER
     (ORDER BY id) FROM {t} ORDER BY id;
-SELECT count(DISTINCT x) FROM (SELECT unnest(l) AS x FROM {t}) u;
-SELECT v, v::interval, (v || ' ago')::interval FROM (SELECT DISTINCT a::text AS v FROM {t}) u ORDER BY 1;
+SELECT v, v::interval, (v || ' ago')::interval FROM (SELECT DISTINCT a::text AS v FROM {t}) u
+    ORDER BY v COLLATE "C";
 SELECT v::interval FROM (SELECT * FROM (VALUES (1, '1 day 2 hours'), (2, '1.5 mons'), (3, '0.7 years'), (4, '26:00'),
     (5, '3 04:05:06.7'), (6, '5'), (7, '1h30m'), (8, '@ 2 weeks ago'), (9, '-1 mon +3 days -00:01'), (10, NULL),
     (11, '1.5 weeks'), (12, '100 ms'), (13, '2 centuries'), (14, '1 yr, 2 mons')) x (id, v) LIMIT 20) u ORDER BY id;
 SELECT id, l, l[1], l || a, array_position(l, b), a = ANY (l) FROM {t} ORDER BY id;
+SELECT (SELECT count(*) FROM (SELECT DISTINCT a FROM {t}) d),
+    (SELECT count(*) FROM (SELECT a FROM {t} UNION SELECT b FROM {t}) u),
+    (SELECT count(*) FROM (SELECT a FROM {t} WHERE id < 30 EXCEPT SELECT b FROM {t} WHERE id > 150) u),
+    (SELECT count(*) FROM (SELECT a FROM {t} INTERSECT SELECT '30 days') u),
+    (SELECT count(*) FROM {t} x JOIN {t} y ON x.a = y.b),
+    (SELECT count(*) FROM {t} x LEFT JOIN {t} y ON x.a = y.b AND y.id < 5 WHERE y.id IS NULL),
+    (SELECT count(*) FROM {t} WHERE a IN (SELECT b FROM {t} WHERE id < 3)),
+    (SELECT count(*) FROM {t} WHERE a NOT IN (SELECT b FROM {t} WHERE id < 3)),
+    (SELECT count(*) FROM {t} WHERE a > ALL (SELECT b FROM {t} WHERE id < 3)),
+    (SELECT count(DISTINCT x) FROM (SELECT unnest(l) AS x FROM {t}) u);
 """
 """Queries on a table of all pairs of them."""
 

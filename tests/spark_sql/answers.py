@@ -5,7 +5,7 @@ Floats and the last digits of long quotients are compared by value; everything e
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -41,8 +41,6 @@ def show(value: Any, kind: SqlType | None) -> str | None:
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(" ")
         return (text.rstrip("0") if "." in text else text) + ("+00" if kind == SqlType("timestamptz") else "")
-    if isinstance(value, timedelta):
-        return str(value.total_seconds())
     if isinstance(value, list):
         return "{" + ",".join(_element(each, kind) for each in value) + "}"
     return str(value)

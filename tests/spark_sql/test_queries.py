@@ -260,8 +260,8 @@ QUERIES = [
         [("2020-01-01", "2021-01-01")],
     ),
     (
-        "SELECT sum(i) FROM (VALUES (interval '1 hour'), (interval '30 minutes')) v(i)",
-        [("5400.0",)],
+        "SELECT sum(i)::text FROM (VALUES (interval '1 hour'), (interval '30 minutes')) v(i)",
+        [("01:30:00",)],
     ),
 ]
 
