@@ -34,6 +34,7 @@ from headrace.sql.typed import (
     digits,
     is_float,
     is_integer,
+    is_moment,
     is_number,
     loosened,
     numeric,
@@ -260,7 +261,8 @@ def _jsonb_object_agg(name: str, call: AggregateCall) -> Aggregate:
         raise no_function(name, call.args)
     key, value = call.args
     missing = "CAST(raise_error('field name must not be null') AS STRING)"
-    pair = f"concat(coalesce({json_text(cast(key, TEXT))}, {missing}), ':', coalesce({json_text(value)}, 'null'))"
+    named = json_text(key if is_moment(key.type) else cast(key, TEXT))
+    pair = f"concat(coalesce({named}, {missing}), ':', coalesce({json_text(value)}, 'null'))"
     collected = _array_agg(name, replace(call, args=[Typed(pair, TEXT)]))
     joined = f"concat('{{', array_join({collected.wrap}, ','), '}}')".replace("{{", "{").replace("}}", "}")
     return Aggregate(call=collected.call, type=JSONB, wrap=normal_json(joined))

@@ -251,9 +251,8 @@ class _Writer:
                 return node
             if isinstance(node, (exp.Star, exp.Literal, exp.Null)):
                 return node
-            if as_text:
-                return self.cast(node, SqlType("varchar"))
-            return zoned.in_zone(exp.Anonymous(this="to_jsonb", expressions=[node]), self._zone)
+            as_json = zoned.in_zone(exp.Anonymous(this="to_jsonb", expressions=[node]), self._zone)
+            return exp.JSONBExtractScalar(this=as_json, expression=exp.Literal.string("{}")) if as_text else as_json
 
         by_key = call.this.endswith("object_agg")
         arguments = [argument(each, as_text=by_key and number == 0) for number, each in enumerate(call.expressions)]

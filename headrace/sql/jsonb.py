@@ -49,7 +49,9 @@ def get_path(value: Typed, path: Typed, *, as_text: bool = False) -> Typed:
     value = _as_jsonb("#>>" if as_text else "#>", value, path)
     if path.literal is None or not path.literal.strip().startswith("{"):
         raise Unsupported("a path for #> that is not a constant like '{a,b}' is not supported")
-    *steps, last = array_items(path.literal)
+    if not (items := array_items(path.literal)):
+        return _extract(value, "'$'", as_text=True) if as_text else value
+    *steps, last = items
     for step in steps:
         value = _by_name_or_number(value, step, as_text=False)
     return _by_name_or_number(value, last, as_text=as_text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "-3", "UTC+5", "PST8PDT")
+ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "-3", "UTC+5")
 
 # Instants before, in and behind the hours that Berlin's, New York's and Los Angeles' clocks skip or show twice in 2024.
 INSTANTS = (
