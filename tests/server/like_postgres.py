@@ -224,7 +224,8 @@ JSONS = r"""
 to_jsonb(1); to_jsonb('a'::text); to_jsonb(true); to_jsonb(ARRAY[1, NULL]); to_jsonb(1.5); to_jsonb(date '2024-02-29')
 to_jsonb(timestamp '2024-02-29 12:34:56'); to_jsonb(0.1::float8); to_jsonb(1e20::float8)
 jsonb_build_object('a', 1, 'b', 'x'); jsonb_build_array(1, 'a', NULL, true); '{"a": [1, 2]}'::jsonb #> '{a,0}'
-'{"a": [1, 2]}'::jsonb #>> '{a,1}'; '"a\"b"'::jsonb #>> '{}'; '{"a": [1, 2]}'::jsonb #> '{}'; '{"a": 1}'::jsonb || '{"b": 2}'::jsonb; '{"a": 1}'::jsonb - 'a'
+'{"a": [1, 2]}'::jsonb #>> '{a,1}'; '{"a": 1}'::jsonb || '{"b": 2}'::jsonb; '{"a": 1}'::jsonb - 'a'
+'"a b"'::jsonb #>> '{}'; '{"a": [1, 2]}'::jsonb #> '{}'; jsonb_object_agg(x, 1) FROM (VALUES (date '2024-02-29')) v(x)
 '{"a": 1}'::jsonb @> '{}'; '{"a": 1}'::jsonb ? 'a'; jsonb_typeof('1'); ('{"a": 1.5}'::jsonb ->> 'a')::numeric
 ('{"a": 1}'::jsonb -> 'a')::int; '{"a": 1}'::jsonb::text; jsonb_pretty('{"a": [1]}'::jsonb)
 jsonb_agg(x) FROM (VALUES (1), (2)) v(x); jsonb_object_agg(x, x) FROM (VALUES ('a')) v(x); ARRAY['{"a": 1}'::jsonb]
