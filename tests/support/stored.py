@@ -12,8 +12,8 @@ from headrace.state.layout import Layout
 from headrace.state.lookup import newest_live
 
 
-def live_rows(engine: Engine, name: str) -> pa.Table:
-    """The rows of a relation in the committed manifest, without hidden columns."""
+def live_rows(engine: Engine, name: str, *, hidden: bool = False) -> pa.Table:
+    """The rows of a relation in the committed manifest, with or without hidden columns."""
     manifest = engine.committed
     relation = manifest.catalog.get(name)
     layout = Layout.of(relation)
@@ -23,7 +23,7 @@ def live_rows(engine: Engine, name: str) -> pa.Table:
             with open_parquet(engine.storage.files, file.path) as parquet:
                 tables.append(layout.stored(parquet.read()))
     live = newest_live(layout, pa.concat_tables(tables))
-    return live.select([column.name for column in relation.visible_columns])
+    return live.select([column.name for column in relation.columns if hidden or not column.hidden])
 
 
 def stored(engine: Engine, name: str) -> Counter:
