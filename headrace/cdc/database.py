@@ -115,9 +115,10 @@ class Database(ABC):
     def gone(self, control: Any, state: SourceState, tables: Sequence[Any]) -> list[tuple[Any, str]]:
         """Tables of which the log will say nothing any more, and why."""
 
-    def changed(self, control: Any, tables: Sequence[Any]) -> dict[Any, SchemaChanged | bool]:
+    def changed(self, control: Any, tables: Sequence[Any], position: int) -> dict[Any, SchemaChanged | bool]:
         """Tables that have other columns on the server than we know: why they cannot go on, or whether there are only
-        more of them, or longer ones. Not all databases can be asked; then the log has to say it."""
+        more of them, or longer ones. Not all databases can be asked; then the log has to say it. ``position``: all of
+        the log before it has been taken."""
         return {}
 
     def looked_at(self) -> dict[str, Any]:

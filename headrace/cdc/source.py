@@ -35,6 +35,7 @@ class SourceState:
     log_base: str = ""
     """What the names of the files of its log begin with"""
     partitions: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Of partitioned tables of PostgreSQL, by number: the partitions that were there, and the files with their rows"""
+    """Of partitioned tables of PostgreSQL, by number: the partitions that were there, and the files with their rows; 0:
+    any, because the table was truncated since"""
     gtids: str = ""
     """Which transactions that log has before the position"""

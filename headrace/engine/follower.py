@@ -280,7 +280,8 @@ class Follower:
         last, ends = pieces[-1], [piece.position for piece in pieces if piece.final]
         lsn = ends[-1] if ends else self._stream.taken
         skip = 0 if last.final else last.first + len(last.events)
-        return dataclasses.replace(self._here, lsn=lsn, skip=skip, **self._stream.known_at(lsn))
+        known = self._database.looked_at() | self._stream.known_at(lsn)
+        return dataclasses.replace(self._here, lsn=lsn, skip=skip, **known)
 
     def _is_news(self, id: int, intake: Intake) -> bool:
         return intake.progress != self._tables[id].intake.progress
@@ -385,7 +386,8 @@ class Follower:
             if table.ready and table.intake.progress.error is None
         }
         gone = dict(self._database.gone(self._control, self._state, list(watched.values())))
-        changed = self._database.changed(self._control, [each for each in watched.values() if each not in gone])
+        there = [each for each in watched.values() if each not in gone]
+        changed = self._database.changed(self._control, there, self._stream.position)
         self._checked_at = time.monotonic()
         for id, known in watched.items():
             table = self._tables[id]

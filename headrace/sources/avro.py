@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -159,7 +160,7 @@ def avro_value(value: Any, kind: SqlType) -> Any:
     if isinstance(value, datetime):
         return _moment(value, kind)
     if isinstance(value, float) and kind.name in ("real", "double precision"):
-        return value
+        return _float(value, kind)
     if isinstance(value, date) and kind.name == "date":
         return value
     if isinstance(value, bytes) and kind.name == "bytea":
@@ -167,6 +168,15 @@ def avro_value(value: Any, kind: SqlType) -> Any:
     if isinstance(value, (float, date, time, bytes, UUID)):
         raise NotThis(f"{value!r} is not a value of type {kind}")
     return json_value(value, kind)
+
+
+def _float(value: float, kind: SqlType) -> float:
+    """Infinite only if it was."""
+    try:
+        struct.pack("<f" if kind.name == "real" else "<d", value)
+    except OverflowError:
+        raise NotThis(f"{value!r} is not a value of type {kind}") from None
+    return value
 
 
 def _in_json(value: Any) -> Any:

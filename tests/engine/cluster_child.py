@@ -6,6 +6,8 @@ python cluster_child.py <where headrace is> <warehouse>
 from __future__ import annotations
 
 import sys
+import time
+from pathlib import Path
 
 
 def where_tasks_find_us(spark) -> set[str]:
@@ -73,6 +75,8 @@ def main(warehouse: str) -> None:
     assert rows("SELECT * FROM later") == [row for row in m if row[0] < 10]
     assert rows("SELECT v FROM t WHERE id = 1") == [(5,)]
     rescaled(db)
+    events(db, Path(warehouse).with_name("events-in"))
+    followed(db)
     db.close()
     spark.stop()
     print("all is well", flush=True)
@@ -95,6 +99,46 @@ def rescaled(db) -> None:
     for kind, name in (("MATERIALIZED VIEW", "filled"), ("MATERIALIZED VIEW", "large"), ("INDEX", "by_v")):
         ((answer,),) = db.sql(f"CHECK {kind} {name}").rows()
         assert answer.startswith("equal"), answer
+
+
+def events(db, folder: Path) -> None:
+    """Read and decoded by executors, as history and as what comes later."""
+    folder.mkdir()
+    (folder / "a.json").write_text("".join(f'{{"id": {id}, "v": "{id % 3}"}}\n' for id in range(500)))
+    db.sql(
+        "CREATE SOURCE log (id BIGINT, v VARCHAR)"
+        f" WITH (connector = 'file', path = '{folder}/*.json') FORMAT PLAIN ENCODE JSON"
+    )
+    db.sql("CREATE MATERIALIZED VIEW plain AS SELECT id, v FROM log WHERE v <> '1'")
+    (folder / "b.json").write_text('{"id": 500, "v": "0"}\n')
+    expected = sorted((id, str(id % 3)) for id in range(500) if id % 3 != 1) + [(500, "0")]
+    deadline = time.monotonic() + 60
+    while sorted(db.sql("SELECT * FROM plain").rows()) != expected:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    db.sql("DROP SOURCE log CASCADE")
+
+
+def followed(db) -> None:
+    """A table of PostgreSQL, of which executors read the splits, with a password that Spark is not to show."""
+    from tests.support.postgres import PASSWORD, Postgres, binaries
+
+    if binaries() is None:
+        return
+    server = Postgres()
+    try:
+        server.run('CREATE TABLE orders (id int PRIMARY KEY, v text COLLATE "und-x-icu")')
+        server.run("INSERT INTO orders SELECT g, 'v' || g FROM generate_series(1, 1000) g")
+        db.sql("CREATE SECRET pw AS '" + PASSWORD.replace("'", "''") + "'")
+        db.sql(
+            f"CREATE SOURCE pg WITH (connector = 'postgres-cdc', hostname = '127.0.0.1', port = '{server.port}',"
+            f" username = '{server.owner}', password = SECRET pw, database.name = 'postgres', slot.name = 'cluster')"
+        )
+        db.sql("CREATE TABLE orders (*) FROM pg TABLE 'orders' WITH (backfill.num_rows_per_split = 100); WAIT orders")
+        assert sorted(db.sql("SELECT * FROM orders").rows()) == sorted(server.run("SELECT * FROM orders"))
+        db.sql("DROP SOURCE pg CASCADE")
+    finally:
+        server.remove()
 
 
 if __name__ == "__main__":

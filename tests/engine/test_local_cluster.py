@@ -41,3 +41,4 @@ def test_executors_of_their_own(tmp_path):
     logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
     inputs = re.findall(r'"headrace\.secret\.\w+":"([^"]*)"', logged)
     assert inputs and all(value.endswith("(redacted)") for value in inputs)
+    assert "s3cret" not in logged and "s3cret" not in done.stdout + done.stderr

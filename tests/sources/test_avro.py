@@ -125,6 +125,17 @@ def test_what_does_not_fit_is_named(value, kinds, reason):
     assert fault.reason.startswith(reason)
 
 
+def test_a_number_too_large_for_its_column_is_not_infinite():
+    schema = {"type": "record", "name": "r2", "fields": [{"name": "d", "type": "double"}]}
+    values = []
+    for number in (1.5, 1e300, float("inf")):
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, schema, {"d": number})
+        values.append(sink.getvalue())
+    columns, faults = decode(definition(d=SqlType("real")), values, avro.OneSchema(json.dumps(schema)))
+    assert columns["d"].to_pylist() == [1.5, float("inf")] and [fault.at for fault in faults] == [1]
+
+
 @pytest.mark.parametrize(
     ("package", "ask"), [("fastavro", avro.library), ("confluent_kafka", kafka._client)], ids=["avro", "kafka"]
 )

@@ -83,7 +83,9 @@ class Mysql(Database):
     ) -> list[tuple[SourceTable, str]]:
         return [(table, f"{table.full_name} was dropped or renamed ({AGAIN})") for table in control.gone(tables)]
 
-    def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
+    def changed(
+        self, control: Control, tables: Sequence[SourceTable], position: int
+    ) -> dict[SourceTable, SchemaChanged | bool]:
         """Only whether there are more: what happens to those that we know is in the log. But foreign keys may act on
         rows in silence, since a restart."""
         stored = control.stored_columns(tables)

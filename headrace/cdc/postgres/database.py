@@ -37,8 +37,8 @@ class Postgres(Database):
     def __init__(self) -> None:
         self._partitions: dict[str, dict[str, int]] = {}
         """As of when tables were looked at last: see :class:`SourceState`"""
-        self._looked_away = True
-        """Whether that was before a restart"""
+        self._anew: dict[int, int] = {}
+        """Tables of which all partitions were written anew: where the log ended when that was seen"""
 
     def address(self, state: SourceState, password: str | None) -> Address:
         return Address(
@@ -50,7 +50,7 @@ class Postgres(Database):
         return Control(address)
 
     def feed(self, state: SourceState, address: Address, on_news: Callable[[], None]) -> LogStream:
-        self._partitions, self._looked_away = state.partitions, True
+        self._partitions = state.partitions
         return LogStream(
             address, slot=state.slot, publication=state.publication, position=state.lsn, skip=state.skip,
             on_news=on_news,
@@ -130,11 +130,14 @@ class Postgres(Database):
             if table.oid in in_part
         ]
 
-    def changed(self, control: Control, tables: Sequence[SourceTable]) -> dict[SourceTable, SchemaChanged | bool]:
+    def changed(
+        self, control: Control, tables: Sequence[SourceTable], position: int
+    ) -> dict[SourceTable, SchemaChanged | bool]:
         oids = [table.oid for table in tables]
         shapes, names, keys = control.shapes(oids), control.names(oids), control.keys(oids)
         labels, rewritten, partitions = control.labels(oids), control.rewritten_columns(oids), control.partitions(oids)
         found: dict[SourceTable, SchemaChanged | bool] = {}
+        seen = {str(oid): {str(part): each.file for part, each in parts.items()} for oid, parts in partitions.items()}
         for table in tables:
             oid, now = table.oid, shapes.get(table.oid, {})
             try:
@@ -144,16 +147,28 @@ class Postgres(Database):
                 check_numbers(table, {column.name: number for number, column in now.items()})
                 check_labels(table, labels.get(oid, {}))
                 check_rewritten(table, *rewritten.get(oid, (0, set())))
-                parts = partitions.get(oid, {})
-                check_partitions(table, self._partitions.get(str(oid)), parts, looked_away=self._looked_away)
+                before = self._partitions.get(str(oid))
+                if not check_partitions(table, before, partitions.get(oid, {})):
+                    self._anew.pop(oid, None)
+                elif position < self._anew.setdefault(oid, control.log_end()):
+                    seen.pop(str(oid), None)  # a TRUNCATE may be on its way: it is looked at again
+                    seen |= {} if before is None else {str(oid): before}
+                else:
+                    raise SchemaChanged(
+                        f"the partitions of {table.full_name} were truncated by themselves, or written anew", hint=AGAIN
+                    )
                 found[table] = bool(grown_columns(table, [*now.values()]))
             except SchemaChanged as error:
                 found[table] = error
-        self._partitions = {
-            str(oid): {str(part): file for part, (file, _) in parts.items()} for oid, parts in partitions.items()
-        }
-        self._looked_away = False
+        self._partitions = seen
         return found
+
+    def _truncated(self, table: SourceTable) -> None:
+        """The log says so: whatever files its partitions have when they are looked at next, that was why."""
+        self._partitions = {
+            **self._partitions,
+            str(table.oid): dict.fromkeys(self._partitions.get(str(table.oid), ()), 0),
+        }
 
     def looked_at(self) -> dict[str, Any]:
         return {"partitions": self._partitions}
@@ -168,4 +183,4 @@ class Postgres(Database):
         return rows_now(address, table, keys)
 
     def reader(self, table: SourceTable, relation: Any) -> LogReader:
-        return LogReader(table, relation)
+        return LogReader(table, relation, self._truncated)

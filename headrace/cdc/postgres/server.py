@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.cdc.changelog import Key
 from headrace.cdc.postgres.pgoutput import LogColumn
 from headrace.cdc.postgres.snapshots import Snapshot
-from headrace.cdc.postgres.tables import SourceColumn, SourceTable, identifier, literal
+from headrace.cdc.postgres.tables import Partition, SourceColumn, SourceTable, identifier, literal
 from headrace.cdc.postgres.types import SourceType
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
 from headrace.errors import EnvironmentProblem, InvalidDefinition, UndefinedRelation, Unsupported
@@ -348,16 +348,20 @@ class Control:
             found.setdefault(oid, (file, set()))[1].add(name)
         return found
 
-    def partitions(self, oids: Iterable[int]) -> dict[int, dict[int, tuple[int, bool]]]:
-        """Of partitioned tables: their partitions' files, and whether these have never had a row."""
-        found: dict[int, dict[int, tuple[int, bool]]] = {}
-        for oid, part, file, fresh in self.rows(
-            "SELECT c.oid::bigint, p.oid::bigint, pg_relation_filenode(p.oid)::bigint,"
-            " p.reltuples <= 0 AND p.relpages = 0 FROM pg_class c CROSS JOIN LATERAL pg_partition_tree(c.oid) AS tree"
-            " JOIN pg_class p ON p.oid = tree.relid AND p.relkind = 'r'"
+    def partitions(self, oids: Iterable[int]) -> dict[int, dict[int, Partition]]:
+        """Of partitioned tables: all that is below them."""
+        found: dict[int, dict[int, Partition]] = {}
+        # One that was a table before, and was attached, is older than its being a partition: the rows of the catalog
+        # that say so were written by different transactions. Those of hidden columns are never written again.
+        for oid, part, file, attached, size in self.rows(
+            "SELECT c.oid::bigint, p.oid::bigint, coalesce(pg_relation_filenode(p.oid), 0)::bigint, i.xmin <> a.xmin,"
+            " pg_relation_size(p.oid) FROM pg_class c CROSS JOIN LATERAL pg_partition_tree(c.oid) AS tree"
+            " JOIN pg_class p ON p.oid = tree.relid AND p.oid <> c.oid"
+            " JOIN pg_inherits i ON i.inhrelid = p.oid"
+            " JOIN pg_attribute a ON a.attrelid = p.oid AND a.attname = 'tableoid'"
             f" WHERE c.relkind = 'p' AND c.oid IN ({_listed(oids)})"
         ):
-            found.setdefault(oid, {})[part] = (file, fresh)
+            found.setdefault(oid, {})[part] = Partition(file, attached and (file == 0 or bool(size)))
         return found
 
     def publish(self, name: str, table: SourceTable) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.cdc.changelog import UNCHANGED, Change, Key, Truncate
 from headrace.cdc.postgres.pgoutput import LogColumn, LogRelation, RowChange, Truncated
@@ -177,28 +178,36 @@ def check_rewritten(table: SourceTable, file: int, columns: Collection[str]) -> 
         )
 
 
-def check_partitions(
-    table: SourceTable, before: Mapping[str, int] | None, now: Mapping[int, tuple[int, bool]], *, looked_away: bool
-) -> None:
-    """The log says nothing of rows that go with a partition. If all of them are new, the table was truncated.
+class Partition(NamedTuple):
+    file: int
+    """With its rows; 0: it has none itself, but partitions"""
+    attached: bool = False
+    """Whether it was a table of its own before, and is not empty"""
 
-    ``looked_away``: nobody looked for long, so that one that has been emptied may have rows again, and what has only
-    been written anew is not told from that. ``before`` None: nobody has looked since the table was created.
+
+def check_partitions(table: SourceTable, before: Mapping[str, int] | None, now: Mapping[int, Partition]) -> bool:
+    """The log says nothing of rows that come or go with a partition, or go with a TRUNCATE of one by itself. Answers
+    whether all of them were written anew: the log has that, if it was a TRUNCATE of the table.
+
+    ``before``: their files; 0 is any. None: nobody has looked since the table was created.
     """
-    if now and (before is None or looked_away):
-        known = set(table.files) if before is None else {*before.values()}
-        gone = known - {file for file, _ in now.values()}
-        if gone and gone != known:
-            raise SchemaChanged(
-                f"a partition of {table.full_name} was dropped, detached, truncated or written anew", hint=AGAIN
-            )
-    before = before or {}
-    there = {str(oid): found for oid, found in now.items()}
-    if before.keys() - there.keys():
+    if before is not None and before.keys() - {str(oid) for oid in now}:
         raise SchemaChanged(f"a partition of {table.full_name} was dropped or detached", hint=AGAIN)
-    emptied = [oid for oid, file in before.items() if there[oid][0] != file and there[oid][1]]
-    if emptied and len(emptied) < len(before):
-        raise SchemaChanged(f"a partition of {table.full_name} was truncated by itself", hint=AGAIN)
+    known = set(table.files) if before is None else {file for file in before.values() if file}
+    gone = known - {part.file for part in now.values()} if now else set()
+    anew = bool(gone) and gone == known
+    if not anew and any(part.attached and _is_new(oid, part, before, known) for oid, part in now.items()):
+        raise SchemaChanged(f"a partition of {table.full_name} was attached with its rows", hint=AGAIN)
+    if gone and not anew:
+        what = "dropped, detached, truncated" if before is None else "truncated"
+        raise SchemaChanged(f"a partition of {table.full_name} was {what} by itself, or written anew", hint=AGAIN)
+    return anew
+
+
+def _is_new(oid: int, part: Partition, before: Mapping[str, int] | None, known: Collection[int]) -> bool:
+    if before is None:
+        return part.file not in {0, *known}
+    return bool(before) and str(oid) not in before
 
 
 def check_numbers(table: SourceTable, numbers: Mapping[str, int]) -> None:
@@ -226,7 +235,10 @@ def grown_columns(table: SourceTable, columns: Sequence[LogColumn]) -> tuple[str
 class LogReader:
     """Rows of the log, as the log describes the table at that place, to rows of ours."""
 
-    def __init__(self, table: SourceTable, relation: LogRelation):
+    def __init__(
+        self, table: SourceTable, relation: LogRelation, on_truncate: Callable[[SourceTable], None] = lambda _: None
+    ):
+        self._truncated = functools.partial(on_truncate, table)
         at = {column.name: number for number, column in enumerate(relation.columns)}
         check_shape(table, relation.oid, relation.columns)
         check_name(table, relation.schema, relation.name)
@@ -245,6 +257,7 @@ class LogReader:
 
     def changes(self, event: RowChange | Truncated) -> list[Change | Truncate]:
         if isinstance(event, Truncated):
+            self._truncated()
             return [Truncate()]
         old_key = None
         if event.old is not None:

@@ -147,7 +147,18 @@ CHANGES_THAT_THE_LOG_HIDES = {
     "moody": ("ALTER TYPE feelings RENAME VALUE 'sad' TO 'blue'", "another name"),
     "dropped": ("DROP TABLE dropped_1", "partition"),
     "emptied": ("TRUNCATE emptied_1", "truncated by itself"),
+    "reloaded": (
+        "BEGIN; TRUNCATE reloaded_1; INSERT INTO reloaded VALUES (2, 2, 'sad'); COMMIT; ANALYZE reloaded",
+        "truncated by itself",
+    ),
+    "cleared": ("TRUNCATE cleared_1; TRUNCATE cleared_2", "truncated by themselves"),
+    "attached": (
+        "CREATE TABLE loaded (LIKE attached); INSERT INTO loaded VALUES (11, 11, 'sad');;"
+        "ALTER TABLE attached ATTACH PARTITION loaded FOR VALUES FROM (10) TO (20)",
+        "attached with its rows",
+    ),
 }
+PARTITIONED = ("dropped", "emptied", "reloaded", "cleared", "attached", "truncated")
 
 
 def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, monkeypatch):
@@ -156,9 +167,9 @@ def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, mo
     postgres.run(
         "CREATE SCHEMA elsewhere; CREATE TYPE feelings AS ENUM ('sad', 'new'); CREATE TYPE moods AS ENUM ('sad')"
     )
-    for name in (*CHANGES_THAT_THE_LOG_HIDES, "fine"):
+    for name in (*CHANGES_THAT_THE_LOG_HIDES, "fine", "truncated"):
         kind = "feelings" if name == "moody" else "moods"
-        parted = " PARTITION BY RANGE (id)" if name in ("dropped", "emptied") else ""
+        parted = " PARTITION BY RANGE (id)" if name in PARTITIONED else ""
         postgres.run(f"CREATE TABLE {name} (id int, n int, m {kind}, PRIMARY KEY (id)){parted}")
         if parted:
             for number in (1, 2):
@@ -174,31 +185,50 @@ def test_changes_that_the_log_does_not_have_are_noticed(db, postgres, source, mo
     postgres.run("ALTER TABLE fine ALTER n SET DEFAULT 7; ALTER TYPE moods ADD VALUE 'new'; TRUNCATE fine")
     postgres.run("ALTER TABLE fine ALTER n SET STATISTICS 10; INSERT INTO fine VALUES (2, 2, 'new')")
     for change, _ in CHANGES_THAT_THE_LOG_HIDES.values():
-        postgres.run(change)
+        for transaction in change.split(";;"):
+            postgres.run(transaction)
+    postgres.run("CREATE TABLE empty (LIKE truncated)")
+    postgres.run("ALTER TABLE truncated ATTACH PARTITION empty FOR VALUES FROM (10) TO (20)")
+    postgres.run("TRUNCATE truncated; INSERT INTO truncated VALUES (3, 3, 'new')")  # of that the log does say
     eventually(lambda: set(stopped(db)) >= set(CHANGES_THAT_THE_LOG_HIDES))
     for name, (_, said) in CHANGES_THAT_THE_LOG_HIDES.items():
         state, why = stopped(db)[name]
         assert state == "failed" and said in why, f"{name}: {why}"
-    assert same(db, postgres, "fine") and "fine" not in stopped(db)
+    for name in ("fine", "truncated"):
+        assert same(db, postgres, name) and name not in stopped(db)
     postgres.run("DROP SCHEMA elsewhere CASCADE")
 
 
 def test_partitions_that_go_while_nobody_looks_are_missed_afterwards(db, postgres, source, monkeypatch):
     monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.2)
-    for name in ("dropped", "emptied", "fine"):
+    for name in ("dropped", "emptied", "cleared", "fine", "truncated"):
         postgres.run(f"CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY RANGE (id)")
         postgres.run(f"CREATE TABLE {name}_1 PARTITION OF {name} FOR VALUES FROM (0) TO (5)")
         postgres.run(f"CREATE TABLE {name}_2 PARTITION OF {name} FOR VALUES FROM (5) TO (9)")
         postgres.run(f"INSERT INTO {name} VALUES (1), (6)")
         db.sql(f"CREATE TABLE {name} (*) FROM pg TABLE '{name}'; WAIT {name}")
-    eventually(lambda: len(source_state(db.engine.committed, follower(db)._id).partitions) == 3)
+    eventually(lambda: len(source_state(db.engine.committed, follower(db)._id).partitions) == 5)
     db.engine.sources.stop()
     postgres.run("DROP TABLE dropped_1; TRUNCATE emptied_1; CREATE TABLE fine_3 PARTITION OF fine DEFAULT")
     postgres.run("INSERT INTO emptied VALUES (2); ANALYZE emptied; INSERT INTO fine VALUES (2), (20)")
+    postgres.run("TRUNCATE cleared_1; TRUNCATE cleared_2; TRUNCATE truncated; INSERT INTO truncated VALUES (3)")
     db.engine.sources.start()
-    eventually(lambda: len(stopped(db)) >= 2)
-    assert {name: state for name, (state, _) in stopped(db).items()} == {"dropped": "failed", "emptied": "failed"}
-    eventually(lambda: same(db, postgres, "fine"))
+    eventually(lambda: len(stopped(db)) >= 3)
+    assert {name: state for name, (state, _) in stopped(db).items()} == dict.fromkeys(
+        ("dropped", "emptied", "cleared"), "failed"
+    )
+    for name in ("fine", "truncated"):
+        eventually(lambda name=name: same(db, postgres, name))
+    # What the log has said by then is not asked again.
+    postgres.run("TRUNCATE truncated; INSERT INTO truncated VALUES (4)")
+    caught_up(db, postgres)
+    db.engine.sources.stop()
+    db.engine.sources.start()
+    postgres.run("INSERT INTO truncated VALUES (5)")
+    eventually(lambda: same(db, postgres, "truncated"))
+    looked = follower(db)._database._partitions
+    eventually(lambda: follower(db)._database._partitions is not looked)
+    assert "truncated" not in stopped(db)
 
 
 def test_columns_change_in_the_middle_of_a_snapshot(db, followed, monkeypatch):
