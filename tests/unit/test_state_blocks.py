@@ -211,6 +211,27 @@ def test_who_may_be_kept(tmp_path):
     assert not cache.fits(storage.files, of_texts, [few], [], indexes)
 
 
+def test_what_takes_more_than_was_thought_is_not_kept(tmp_path, monkeypatch):
+    cache = blocks.BlockCache(400 * 100)
+    monkeypatch.setattr(blocks, "BLOCKS", cache)
+    layout = _layout([("a", SqlType("bigint"), KeyColumn(name="a"))])
+    stored = Stored(tmp_path, layout)
+    columns = [
+        pa.array(range(400), pa.int64()),
+        pa.array([f"{at:500}" for at in range(400)]),
+        pa.array([Decimal(1)] * 400, pa.decimal128(10, 2)),
+    ]
+    rows = pa.table(columns, names=layout.names)
+    stored.write(rows, [1] * 400, 1)
+    files, asked = stored.storage.files, ["note", "price"]
+    assert cache.fits(files, layout, stored.files, asked, stored.indexes)
+    keys = layout.encode(stored.rows[-1])
+    assert stored.find(keys, [*asked, EPOCH]).num_rows == 400
+    assert cache.bytes <= 400 * 100
+    assert not cache.fits(files, layout, stored.files, asked, stored.indexes)
+    assert cache.fits(files, layout, stored.files, ["price"], stored.indexes)
+
+
 @pytest.mark.parametrize("small", [0, 1000])
 @pytest.mark.parametrize("at_the_end", [False, True])
 def test_long_keys_are_not_kept(tmp_path, monkeypatch, at_the_end, small):
