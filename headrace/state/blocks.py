@@ -49,6 +49,9 @@ WHOLE_ROWS = 1 << 19
 AHEAD = 2
 """… or else so many times as many as are wanted."""
 
+GROUPS_AT_ONCE = 64
+"""Row groups that are decoded before they are taken apart; more would need memory that is not there yet."""
+
 FEW_ROWS = 4096
 """Of files that one thread reads."""
 
@@ -120,7 +123,9 @@ class Blocks:
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
                 for packed, wanted in missing.items():
-                    self._read(parquet, np.frombuffer(packed, dtype=groups.dtype), wanted)
+                    absent = np.frombuffer(packed, dtype=groups.dtype)
+                    for at in range(0, len(absent), GROUPS_AT_ONCE):
+                        self._read(parquet, absent[at : at + GROUPS_AT_ONCE], wanted)
             keys = int(self.sizes[self._keyed].sum()) * self._keys.itemsize
             self.bytes = keys + sum(column.bytes for column in self._columns.values())
 

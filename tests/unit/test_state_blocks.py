@@ -152,6 +152,7 @@ def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed
     monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])
     monkeypatch.setattr(blocks, "WHOLE_ROWS", (1 << 20, 20)[seed % 3 == 1])
     monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", (0, 1000, 20)[seed % 3])
+    monkeypatch.setattr(blocks, "GROUPS_AT_ONCE", (64, 2)[seed % 2])
     stored = Stored(tmp_path, _layout(key))
     _fill(stored, key, chance)
     layout = stored.layout
