@@ -49,6 +49,9 @@ WHOLE_ROWS = 1 << 19
 AHEAD = 2
 """… or else so many times as many as are wanted."""
 
+GROUPS_AT_ONCE = 64
+"""Row groups that are decoded before they are taken apart; more would need memory that is not there yet."""
+
 FEW_ROWS = 4096
 """Of files that one thread reads."""
 
@@ -95,9 +98,10 @@ class Blocks:
         self.bytes = 0
 
     def widths(self) -> dict[str, float]:
-        """Bytes of a row in each column of which something is loaded."""
+        """Bytes of a row in each column of which something is loaded, and in the keys."""
         rows = {name: int(self.sizes[column.there].sum()) for name, column in list(self._columns.items())}
-        return {name: self._columns[name].bytes / count for name, count in rows.items() if count}
+        columns = {name: self._columns[name].bytes / count for name, count in rows.items() if count}
+        return columns | {_KEY: float(self.width)}
 
     @property
     def width(self) -> int:
@@ -119,7 +123,9 @@ class Blocks:
             missing = self.missing(groups, names)
             with open_parquet(files, self.file.path, footers=FOOTERS) as parquet:
                 for packed, wanted in missing.items():
-                    self._read(parquet, np.frombuffer(packed, dtype=groups.dtype), wanted)
+                    absent = np.frombuffer(packed, dtype=groups.dtype)
+                    for at in range(0, len(absent), GROUPS_AT_ONCE):
+                        self._read(parquet, absent[at : at + GROUPS_AT_ONCE], wanted)
             keys = int(self.sizes[self._keyed].sum()) * self._keys.itemsize
             self.bytes = keys + sum(column.bytes for column in self._columns.values())
 
@@ -224,19 +230,20 @@ class BlockCache:
     ) -> bool:
         """Whether a relation may be kept here, with some of its columns."""
         place, schema = (files.root, layout.relation_id), layout.row_schema
+        if place in self._refused:
+            return False
         beside = layout.key_names if layout.codec.width is None else layout.codec.lossy
         columns = [name for name in layout.names if name in beside or (name in names and name not in layout.key_names)]
         # Internal columns take next to nothing: most rows of a relation are of one epoch.
-        rows, room = sum(file.rows for file in stored), self._limit * RELATION_SHARE
-        if place in self._refused:
-            return False
-        width = layout.codec.width or KEY_BYTES
-        if rows * (width + sum(_most_bytes(schema.field(name).type) for name in columns)) <= room:
+        rows, room, known = sum(file.rows for file in stored), self._limit * RELATION_SHARE, self._widths.get(place, {})
+        most = {_KEY: float(layout.codec.width or KEY_BYTES)}
+        most |= {name: float(_most_bytes(schema.field(name).type)) for name in columns}
+        if rows * sum(known.get(name, width) for name, width in most.items()) <= room:
             return True
-        if rows * (layout.codec.width or _VNODE_AND_MORE) > room:
+        if known.keys() >= most.keys() or rows * (layout.codec.width or _VNODE_AND_MORE) > room:
             return False
-        widths = self._measured(files, layout, stored, columns, indexes)
-        return rows * sum(widths.get(name, 0) for name in (_KEY, *columns)) <= room
+        known = self._measured(files, layout, stored, columns, indexes)
+        return rows * sum(known.get(name, 0) for name in most) <= room
 
     def refuse(self, files: Files, layout: Layout) -> None:
         """Keeps nothing of a relation."""
@@ -246,22 +253,26 @@ class BlockCache:
     def _measured(
         self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Sequence[str], indexes: IndexCache
     ) -> dict[str, float]:
-        """What a row takes of each column: as it is kept already, or else in some row groups of the largest file."""
+        """What a row takes of each column in some row groups of the largest file."""
+        file = max(stored, key=lambda file: file.rows)
+        try:
+            sample = Blocks(file, indexes.get(file), layout)
+            groups = np.unique(np.linspace(0, len(sample.sizes) - 1, _SAMPLE).astype(np.int64))
+            sample.load(files, groups, names)
+        except LongKeys:
+            return {_KEY: math.inf}
+        return self._learn(files, layout, {name: 0.0 for name in names} | sample.widths())
+
+    def _learn(self, files: Files, layout: Layout, widths: Mapping[str, float]) -> dict[str, float]:
+        """What a row takes at least."""
         with self._lock:
-            known = self._widths.setdefault((files.root, layout.relation_id), {})
-            self._widths.move_to_end((files.root, layout.relation_id))
+            place = (files.root, layout.relation_id)
+            known = self._widths.get(place, {})
+            self._widths[place] = known | {name: max(width, known.get(name, 0.0)) for name, width in widths.items()}
+            self._widths.move_to_end(place)
             while len(self._widths) > _RELATIONS:
                 self._widths.popitem(last=False)
-        if any(name not in known for name in names):
-            file = max(stored, key=lambda file: file.rows)
-            try:
-                sample = Blocks(file, indexes.get(file), layout)
-                groups = np.unique(np.linspace(0, len(sample.sizes) - 1, _SAMPLE).astype(np.int64))
-                sample.load(files, groups, names)
-            except LongKeys:
-                return {_KEY: math.inf}
-            known.update({name: 0.0 for name in names} | sample.widths() | {_KEY: float(sample.width)})
-        return known
+            return self._widths[place]
 
     def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks | SmallBlocks:
         name = (files.root, file.path)
@@ -274,12 +285,22 @@ class BlockCache:
         with self._lock:
             return self._held.setdefault(name, made)
 
-    def trim(self) -> None:
-        """Forgets what is too much. Whoever reads it still may go on."""
+    def trim(self, files: Files, layout: Layout, used: Iterable[Blocks | SmallBlocks]) -> None:
+        """Forgets what is too much. Whoever reads it still may go on.
+
+        If that is something that a relation has just ``used``, it takes more than was thought.
+        """
+        forgotten = set()
         with self._lock:
             total = self.bytes
             while total > self._limit:
-                total -= self._held.popitem(last=False)[1].bytes
+                _, blocks = self._held.popitem(last=False)
+                forgotten.add(id(blocks))
+                total -= blocks.bytes
+        if any(id(each) in forgotten for each in used):
+            for each in used:
+                if isinstance(each, Blocks):
+                    self._learn(files, layout, each.widths())
 
 
 BLOCKS = BlockCache()
@@ -363,7 +384,7 @@ def _found(
         alone=sum(each.blocks.file.rows for each in to_read) <= FEW_ROWS,
     )
     read = [_rows_of(each, layout, wanted) for each in todo]
-    BLOCKS.trim()
+    BLOCKS.trim(files, layout, [each.blocks for each in todo])
     found = [(keys, rows) for keys, rows in read if len(keys)]
     if not found:
         return layout.stored_schema.empty_table()

@@ -152,6 +152,7 @@ def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed
     monkeypatch.setattr(blocks, "MANY_GROUPS", (1, 8)[seed % 2])
     monkeypatch.setattr(blocks, "WHOLE_ROWS", (1 << 20, 20)[seed % 3 == 1])
     monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", (0, 1000, 20)[seed % 3])
+    monkeypatch.setattr(blocks, "GROUPS_AT_ONCE", (64, 2)[seed % 2])
     stored = Stored(tmp_path, _layout(key))
     _fill(stored, key, chance)
     layout = stored.layout
@@ -209,6 +210,27 @@ def test_who_may_be_kept(tmp_path):
     assert cache.fits(storage.files, of_texts, [few], [], indexes)
     cache.refuse(storage.files, of_texts)
     assert not cache.fits(storage.files, of_texts, [few], [], indexes)
+
+
+def test_what_takes_more_than_was_thought_is_not_kept(tmp_path, monkeypatch):
+    cache = blocks.BlockCache(400 * 100)
+    monkeypatch.setattr(blocks, "BLOCKS", cache)
+    layout = _layout([("a", SqlType("bigint"), KeyColumn(name="a"))])
+    stored = Stored(tmp_path, layout)
+    columns = [
+        pa.array(range(400), pa.int64()),
+        pa.array([f"{at:500}" for at in range(400)]),
+        pa.array([Decimal(1)] * 400, pa.decimal128(10, 2)),
+    ]
+    rows = pa.table(columns, names=layout.names)
+    stored.write(rows, [1] * 400, 1)
+    files, asked = stored.storage.files, ["note", "price"]
+    assert cache.fits(files, layout, stored.files, asked, stored.indexes)
+    keys = layout.encode(stored.rows[-1])
+    assert stored.find(keys, [*asked, EPOCH]).num_rows == 400
+    assert cache.bytes <= 400 * 100
+    assert not cache.fits(files, layout, stored.files, asked, stored.indexes)
+    assert cache.fits(files, layout, stored.files, ["price"], stored.indexes)
 
 
 @pytest.mark.parametrize("small", [0, 1000])
