@@ -47,7 +47,7 @@ def explicit(bound: exp.Expression, zone: str, *, definition: bool = False) -> e
     for _ in range(ROUNDS):
         recorder = _Recorder(zone)
         recorder.translate(bound)
-        # Copies, because writing changes what was found, and the same may stand elsewhere, too.
+        # Copies, because the nodes change while others that are equal to them are still to be found.
         found = {each.copy() for each in recorder.found if not (definition and _is_of_a_clock(each))}
         if not found and not recorder.converted:
             if recorder.elsewhere:

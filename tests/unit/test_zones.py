@@ -107,6 +107,17 @@ def test_columns_of_set_operations_and_values(catalog):
         assert BERLIN in to_spark(query.expression)
 
 
+def test_what_is_written_often_is_found_everywhere(catalog):
+    item = "a > timestamptz '2024-07-01'"
+    query = bind_query(parse_query(f"SELECT {', '.join([item] * 20)} FROM t"), catalog, zone=BERLIN)
+    assert query.text().count("'2024-06-30 22:00:00+00'") == 20
+
+
+def test_windows_are_the_same_everywhere(catalog):
+    query = parse_query("SELECT window_start FROM TUMBLE(t, a, INTERVAL '1 day')")
+    assert bind_query(query, catalog, zone=BERLIN).text() == bind_query(query, catalog).text()
+
+
 def test_a_series_counts_days_of_the_calendar(catalog):
     query = bind_query(
         parse_query("SELECT * FROM generate_series('2024-01-01'::timestamptz, '2024-02-01', '1 day') g"),
