@@ -2,7 +2,7 @@
 their queries, run by Spark over the same epoch. The others are in ``test_incremental.py``.
 
 The rows are new ones in every run: the seed is printed, and ``HEADRACE_SEED=7`` draws the same again. After a barrier
-some of the views are compared, after the crash and at the end all of them; with ``HYPOTHESIS_PROFILE=thorough`` always.
+some of the views are compared, in the end all of them; with ``HYPOTHESIS_PROFILE=thorough`` always all.
 """
 
 from __future__ import annotations
