@@ -68,7 +68,7 @@ now() = localtimestamp::timestamptz; '2024-07-01'::timestamptz = '2024-07-01'::d
 (SELECT array_agg(g) FROM generate_series(date '2024-03-30', date '2024-04-01', interval '12 hours') g)
 (SELECT jsonb_agg(x ORDER BY x) FROM (VALUES ('2024-07-01'::timestamptz), ('2024-01-01 12:00')) v(x))
 (SELECT string_agg(x::text, ',') FROM (SELECT '2024-07-01'::timestamptz AS x) v)
-(SELECT jsonb_object_agg('x', x) FROM (SELECT '2024-07-01'::timestamptz AS x) v)
+(SELECT jsonb_object_agg(x, x) FROM (SELECT '2024-07-01'::timestamptz AS x) v)
 (SELECT min(x) FROM (SELECT '2024-07-01'::timestamptz AS x UNION ALL SELECT timestamp '2024-06-01 12:00') v)
 (SELECT lag(x, 1, '2024-01-01') OVER (ORDER BY x) FROM (SELECT '2024-07-01'::timestamptz AS x) v)
 (SELECT count(*) FILTER (WHERE x::date = '2024-07-01') FROM (SELECT '2024-07-01 00:30'::timestamptz AS x) v)
