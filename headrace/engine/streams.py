@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import uuid
 import weakref
@@ -34,6 +35,9 @@ _LOCAL = "org.apache.spark.sql.execution.LocalTableScanExec"
 
 KEPT_BYTES = 64 << 10
 """Of one partition of computed rows that the driver holds; what is larger waits in files."""
+
+
+_PLAIN = re.compile(r"\w+").fullmatch
 
 
 class KeptRows:
@@ -84,7 +88,12 @@ class Streams:
         """``given``: it reads nothing that is stored, so that the planner may have worked out its rows already."""
         with spark_errors("the query"):
             schema = _schema(frame)
-            if given and frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL:
+            # The entries of a map come in another order that way.
+            if (
+                given
+                and "map<" not in str(schema.types)
+                and frame._jdf.queryExecution().executedPlan().getClass().getName() == _LOCAL
+            ):
                 # SELECT 1: a job would only carry the rows around. Not so of dates that Python does not have.
                 with contextlib.suppress(ValueError, OverflowError):
                     columns = list(zip(*map(tuple, frame.collect()), strict=True)) or [()] * len(schema)
@@ -125,7 +134,9 @@ class Streams:
                 self._forget(self._unwanted.popleft())
 
     def _cut(self, frame: DataFrame, stream: str, cut_bytes: int) -> DataFrame:
-        if len(set(frame.columns)) < len(frame.columns):  # which a query's columns may be called as they like
+        # A query's columns may be called as they like. mapInArrow looks them up by name, and takes dots, backticks and
+        # names that differ in case only for something else. Where a part is read, only their order counts.
+        if len({name.lower() for name in frame.columns}) < len(frame.columns) or not all(map(_PLAIN, frame.columns)):
             frame = frame.toDF(*(f"c{at}" for at in range(len(frame.columns))))
         cut = CutPartition(files=self._storage.files, stream=stream, cut_bytes=cut_bytes)
         return frame.mapInArrow(cut, f"{ANSWER} BINARY")
