@@ -383,7 +383,7 @@ class KeyedRelations:
     def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a small file that was just written."""
         if (recent := RECENT.get((self._storage.files.root, file.path))) is not None:
-            return recent.select(list(names))
+            return layout.completed(recent, list(names))
         if file.path not in self._just_written:
             with open_parquet(self._storage.files, file.path) as parquet:
                 self._just_written[file.path] = layout.stored(parquet.read(use_threads=False))

@@ -78,7 +78,7 @@ class Blocks:
     """What is decoded of one file."""
 
     def __init__(self, file: RunFile, index: GroupIndex, layout: Layout):
-        self.file, self._layout = file, layout
+        self.file, self._layout, self.schema = file, layout, layout.stored_schema
         width = layout.codec.width or max(len(bound) for low, high, _ in index.groups for bound in (low, high))
         if width > KEY_BYTES:
             raise LongKeys
@@ -277,13 +277,17 @@ class BlockCache:
     def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks | SmallBlocks:
         name = (files.root, file.path)
         with self._lock:
-            if name in self._held:
+            held = self._held.get(name)
+            if held is not None and held.schema.equals(layout.stored_schema):
                 self._held.move_to_end(name)
-                return self._held[name]
+                return held
         small = file.rows <= SMALL_FILE_ROWS
         made = SmallBlocks(file, layout) if small else Blocks(file, indexes.get(file), layout)
         with self._lock:
-            return self._held.setdefault(name, made)
+            now = self._held.get(name)
+            if now is None or now is held:  # which has the columns of before
+                now = self._held[name] = made
+            return now
 
     def trim(self, files: Files, layout: Layout, used: Iterable[Blocks | SmallBlocks]) -> None:
         """Forgets what is too much. Whoever reads it still may go on.

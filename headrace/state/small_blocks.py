@@ -41,7 +41,7 @@ class SmallBlocks:
     """All rows of a small file, as one row group."""
 
     def __init__(self, file: RunFile, layout: Layout):
-        self.file, self._layout = file, layout
+        self.file, self._layout, self.schema = file, layout, layout.stored_schema
         self.sizes = np.array([file.rows], dtype=np.int64)
         self.width = layout.codec.width or max(len(file.low), len(file.high))
         if self.width > KEY_BYTES:
@@ -65,8 +65,9 @@ class SmallBlocks:
             rows = RECENT.get((files.root, self.file.path))
             if rows is None:
                 with open_parquet(files, self.file.path) as parquet:
-                    rows = self._layout.stored(parquet.read(use_threads=False))
-            self._rows = rows.combine_chunks()
+                    rows = parquet.read(use_threads=False)
+            # A column may have come since they were written.
+            self._rows = self._layout.stored(rows).combine_chunks()
             keys = filled_up(self._layout, self._rows, self.width)
             self.width = keys.itemsize
             self.bytes = keys.nbytes + self._rows.nbytes

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.catalog import KeyColumn
-from headrace.state import blocks, lookup
+from headrace.state import blocks, lookup, small_blocks
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache, newest_live
+from headrace.state.recent import RecentRows
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.small_blocks import KEY_BYTES, LongKeys
 from headrace.state.storage import LocalStorage
@@ -169,6 +170,26 @@ def test_the_same_rows_as_in_all_that_is_stored(tmp_path, monkeypatch, key, seed
         shown = [*layout.key_names, *names, VNODE, EPOCH, WEIGHT]
         assert _texts(found.select(shown)) == _texts(expected.select(shown))
         assert found.schema == layout.stored_schema
+
+
+@pytest.mark.parametrize("small", [0, 1000])
+@pytest.mark.parametrize("recent", [True, False])
+def test_columns_that_come_later_are_null_in_what_is_there(tmp_path, monkeypatch, small, recent):
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", small)
+    monkeypatch.setattr(small_blocks, "RECENT", RecentRows())
+    stored = Stored(tmp_path, _layout(KEYS[0]))
+    _fill(stored, KEYS[0], random.Random(1))
+    keys = stored.layout.encode(newest_live(stored.layout, pa.concat_tables(stored.rows)))
+    for file, rows in zip(stored.files, stored.rows[1:], strict=True):
+        if recent:
+            small_blocks.RECENT.put((stored.storage.files.root, file.path), rows)
+    for name in ("later", "much_later"):
+        before = stored.find(keys, [EPOCH, WEIGHT, "note"])
+        stored.layout = dataclasses.replace(stored.layout, columns=(*stored.layout.columns, (name, SqlType("varchar"))))
+        after = stored.find(keys, [EPOCH, WEIGHT, "note", name])
+        assert after.schema == stored.layout.stored_schema and after[name].null_count == after.num_rows
+        assert _texts(after.select(before.schema.names)) == _texts(before)
 
 
 def test_what_is_much_is_left_to_others(tmp_path, monkeypatch):
