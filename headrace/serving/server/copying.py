@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from threading import BoundedSemaphore
 
 import pyarrow as pa
 
@@ -24,6 +26,12 @@ from headrace.sql.zoned import meant_in
 from headrace.state.cuts import RESULTS
 from headrace.state.storage import LocalStorage
 from headrace.types import quote_sql
+
+LARGE_AT_ONCE = 4
+"""COPYs of more than a little that become values and are written; others wait, with what they brought on disk."""
+LOOKS_EVERY = 0.2
+"""Seconds, whether one that waits was cancelled"""
+_turns = BoundedSemaphore(LARGE_AT_ONCE)
 
 
 class CopyInterrupted(HeadraceError):
@@ -87,23 +95,35 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_can
         for data in _messages(channel, refuse_if_cancelled):
             spool.write(data)
         data = spool.content()
-        # Piece by piece: as Python's values the rows take many times what they took on the wire.
-        if options.binary:
-            pieces = copy_binary.pieces_of(data, types)
-        else:
-            pieces = read_pieces(data, len(names), options, names=names)
-        line = 2 if options.header else 1
-        for columns in pieces:
+        with nullcontext() if isinstance(data, bytes) else _turn(refuse_if_cancelled):
+            # Piece by piece: as Python's values the rows take many times what they took on the wire.
+            if options.binary:
+                pieces = copy_binary.pieces_of(data, types)
+            else:
+                pieces = read_pieces(data, len(names), options, names=names)
+            line = 2 if options.header else 1
+            for columns in pieces:
+                refuse_if_cancelled()
+                with meant_in(statement.zone):
+                    arrays = [
+                        array_from_texts(engine, name, texts, kind, first_line=line)
+                        for name, texts, kind in zip(names, columns, types, strict=True)
+                    ]
+                arrivals.add(pa.Table.from_arrays(arrays, names=list(names)))
+                line += len(columns[0])
             refuse_if_cancelled()
-            with meant_in(statement.zone):
-                arrays = [
-                    array_from_texts(engine, name, texts, kind, first_line=line)
-                    for name, texts, kind in zip(names, columns, types, strict=True)
-                ]
-            arrivals.add(pa.Table.from_arrays(arrays, names=list(names)))
-            line += len(columns[0])
+            return engine.write(relation.id, arrivals.change).count if line > 1 + options.header else 0
+
+
+@contextmanager
+def _turn(refuse_if_cancelled: Callable[[], None]) -> Iterator[None]:
+    """What becomes values takes memory, and processors that it shares with all other clients."""
+    while not _turns.acquire(timeout=LOOKS_EVERY):
         refuse_if_cancelled()
-        return engine.write(relation.id, arrivals.change).count if line > 1 + options.header else 0
+    try:
+        yield
+    finally:
+        _turns.release()
 
 
 def _spool(engine: Engine) -> Spool:
