@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -383,8 +384,22 @@ def test_a_running_query_can_be_cancelled(connect, long_query, wait_for_busy):
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.fixture
+def compiled(database) -> Iterator[None]:
+    """As queries are outside of tests, where they are loops of Java's and not of an interpreter."""
+    conf, how = database.engine.spark.conf, {"wholeStage": "true", "factoryMode": "FALLBACK"}
+    before = {name: conf.get(f"spark.sql.codegen.{name}") for name in how}
+    for name, value in how.items():
+        conf.set(f"spark.sql.codegen.{name}", value)
+    yield
+    for name, value in before.items():
+        conf.set(f"spark.sql.codegen.{name}", value)
+
+
 @pytest.mark.parametrize("condition", ["a.id + b.id + c.id > d.id", "a.id < b.id AND c.id < d.id"])
-def test_a_loop_that_is_cancelled_gives_its_slots_back(database, connect, long_query, wait_for_busy, condition):
+def test_a_loop_that_is_cancelled_gives_its_slots_back(
+    database, connect, long_query, wait_for_busy, condition, compiled
+):
     """All of it is one loop inside of Spark, which ends in minutes and hands out no row before."""
     connection = connect()
     query = f"SELECT count(*) FROM many a, many b, many c, many d WHERE {condition}"
