@@ -26,7 +26,10 @@ def with_dead_letters(
 
 
 def dead_letter_table(id: int, source: Relation, epoch: int) -> Relation:
-    """A table like any other: who has looked at a row may delete it. An event that several views miss is in it once."""
+    """A table like any other: who has looked at a row may delete it. An event that several views miss is in it once.
+
+    One that is read again when too many are bad at once comes without its content, and keeps what is there of it.
+    """
     name = f"{source.name}_dead_letters"
     kinds = {"partition": "bigint", "offset": "bigint", "at": "timestamptz", "reason": "varchar", "raw": "bytea"}
     key = ("partition", "offset")
@@ -35,11 +38,11 @@ def dead_letter_table(id: int, source: Relation, epoch: int) -> Relation:
     )
     definition = (
         f'CREATE TABLE {quote_sql(name)} (partition BIGINT, "offset" BIGINT, at TIMESTAMPTZ, reason VARCHAR, raw BYTEA,'
-        ' PRIMARY KEY (partition, "offset"))'
+        ' PRIMARY KEY (partition, "offset")) ON CONFLICT DO UPDATE IF NOT NULL'
     )
     return Relation(
         id=id, name=name, kind=TABLE, columns=columns, pk=tuple(KeyColumn(name=each) for each in key),
-        distribution=key, definition=definition, created_epoch=epoch,
+        distribution=key, on_conflict="update_if_not_null", definition=definition, created_epoch=epoch,
     )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ class Report:
         for each in bad:
             size = len(each.raw or b"")
             if size and self.bad_bytes + size > BAD_BYTES:
-                reason = f"{each.reason} (its {size} bytes are not kept: too many are bad at once)"
+                reason = f"{each.reason} ({size} bytes, not kept by this read: too many are bad at once)"
                 each = dataclasses.replace(each, raw=None, reason=reason)
             else:
                 self.bad_bytes += size

@@ -60,6 +60,18 @@ SESSION_SETTINGS = SPARK_SETTINGS | {
 }
 
 
+MEMORY_SETTINGS = {
+    # A table that is broadcast, an aggregate or a sort takes a page at least, and keeps it until the garbage is
+    # collected. Spark would make it up to 64 MiB; most of ours hold a few rows. A row that is larger gets its own.
+    "spark.buffer.pageSize": "2m",
+    # What Spark's web pages would tell of queries that have ended; there are none.
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+}
+"""For a Spark application that is ours alone"""
+
 SPARE_SLOTS = 2
 _THREAD = threading.local()
 
@@ -81,6 +93,7 @@ def start_session(*, master: str | None = None, driver_memory: str | None = None
         .config("spark.driver.host", "127.0.0.1")
         # Over TCP every Python stage waits 40 ms for an acknowledgement that the other side delays.
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config(map=MEMORY_SETTINGS)
     )
     if master is None and not os.environ.get("SPARK_MASTER"):
         # A few slots more than processors: a short task of an epoch starts at once while chunks and merges fill the

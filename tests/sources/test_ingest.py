@@ -126,7 +126,7 @@ def test_bad_events_of_all_tasks_together_are_bounded(monkeypatch):
     whole.add(task(10, 5))
     assert whole.error is None and whole.bad_count == 4
     assert [each.raw and len(each.raw) for each in whole.bad] == [10, 10, None, 5]
-    assert whole.bad[2].reason == "so (its 10 bytes are not kept: too many are bad at once)"
+    assert whole.bad[2].reason == "so (10 bytes, not kept by this read: too many are bad at once)"
     whole.add(task(0, 0, 0, 0))
     assert "more than 5 events" in whole.error.message and len(whole.bad) == 6
 

@@ -13,11 +13,14 @@ def start_spark(scratch: Path):
     # Imported here, because the unit tests share this folder's conftest and have no use for Spark.
     from pyspark.sql import SparkSession
 
+    from headrace.engine.spark import MEMORY_SETTINGS
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2]")
         .appName("headrace-tests")
-        .config("spark.driver.memory", "1g")
+        .config("spark.driver.memory", "2g")
+        .config(map=MEMORY_SETTINGS)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}")

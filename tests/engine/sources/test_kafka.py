@@ -15,6 +15,7 @@ import pytest
 
 import headrace
 from headrace.cdc.problems import SourceRefused, SourceUnreachable
+from headrace.engine import ingest
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidParameterValue, JobFailed
 from headrace.sources import kafka
 from tests.engine.conftest import eventually
@@ -251,7 +252,7 @@ def test_bad_events_fail_or_are_left_out(db, broker):
         db.sql("SELECT * FROM strict").rows()
 
 
-def test_dead_letters_are_kept_once_with_their_bytes_and_the_reason(db, broker):
+def test_dead_letters_are_kept_once_with_their_bytes_and_the_reason(db, broker, monkeypatch):
     topic = broker.topic()
     broker.send(topic, [event(0), b"\xff", event(2)])
     db.sql(source(broker, topic, bad__records="dead_letter"))
@@ -263,6 +264,11 @@ def test_dead_letters_are_kept_once_with_their_bytes_and_the_reason(db, broker):
     found = rows(db, 'SELECT "offset", raw, reason FROM s_dead_letters')
     assert [(offset, raw) for offset, raw, _ in found] == [(1, b"\xff"), (3, None), (4, b'{"id": 1.5}')]
     assert 'column "id": 1.5 is not a value of type bigint' in found[2][2]
+    # Who reads them again when too many are bad takes nothing away.
+    monkeypatch.setattr(ingest, "BAD_BYTES", 2)
+    db.sql("CREATE MATERIALIZED VIEW again AS SELECT p, o FROM s")
+    kept = rows(db, 'SELECT "offset", raw, reason FROM s_dead_letters')
+    assert [row[:2] for row in kept] == [row[:2] for row in found] and "not kept by this read" in kept[2][2]
     db.sql("DELETE FROM s_dead_letters")
     db.sql("DROP SOURCE s CASCADE")
 
