@@ -57,6 +57,10 @@ SESSION_SETTINGS = SPARK_SETTINGS | {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.legacy.parquet.nanosAsLong": "false",
+    # Spark's parser remembers how it has read every query that was different from all before, about 5 KB each time it
+    # learns something: here about 100 MB of it. Then it begins anew.
+    "spark.sql.parser.manageParserCaches": "true",
+    "spark.sql.parser.parserDfaCacheFlushThreshold": "20000",
 }
 
 
