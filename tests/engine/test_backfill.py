@@ -318,16 +318,16 @@ def test_several_views_at_once_and_views_on_views(db):
 def test_large_chunks_under_writes(db):
     """Through Spark's own writer, with overlapping changes and deletions in the snapshot."""
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, v INT, s VARCHAR)")
-    db.sql("INSERT INTO t SELECT g, (g % 1000)::int, 'x' || g FROM generate_series(1, 300000) AS s(g)")
+    db.sql("INSERT INTO t SELECT g, (g % 1000)::int, 'x' || g FROM generate_series(1, 150000) AS s(g)")
     db.sql("DELETE FROM t WHERE id % 11 = 0")
     db.sql("UPDATE t SET v = -v WHERE id % 13 = 0")
-    background(db, backfill_pacing=70000).sql("CREATE MATERIALIZED VIEW m AS SELECT s, v FROM t WHERE v > -900")
+    background(db, backfill_pacing=55000).sql("CREATE MATERIALIZED VIEW m AS SELECT s, v FROM t WHERE v > -900")
     stop = threading.Event()
 
     def write() -> None:
         rng = random.Random(1)
         while not stop.is_set():
-            ids = sorted({rng.randrange(1, 310000) for _ in range(300)})
+            ids = sorted({rng.randrange(1, 155000) for _ in range(300)})
             values = pa.array([rng.randrange(-1000, 1000) for _ in ids], pa.int32())
             db.insert("t", pa.table({"id": pa.array(ids, pa.int64()), "v": values, "s": pa.array(["w"] * len(ids))}))
 

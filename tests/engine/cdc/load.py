@@ -206,7 +206,7 @@ def _rows(text: str | None) -> list[tuple[str, ...]]:
 def create_tables(source: str, chance: random.Random) -> list[str]:
     return [f"CREATE TABLE IF NOT EXISTS turns (*) FROM {source} TABLE 'turns'", "WAIT turns"] + [
         f"CREATE TABLE IF NOT EXISTS {name} (*) FROM {source} TABLE '{name}'"
-        f" WITH (backfill.num_rows_per_split = {chance.randrange(1, 4)},"
+        f" WITH (backfill.num_rows_per_split = {chance.choice([1, 3, 5, 8])},"
         f" backfill.parallelism = {chance.randrange(1, 4)})"
         for name in COLUMNS
     ]
