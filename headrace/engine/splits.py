@@ -50,15 +50,16 @@ class ReadSplit:
         for batch in batches:
             for packed in batch.column(0).to_pylist():
                 split, error = pickle.loads(packed), None
+                written: list[RunFile] = []
                 try:
-                    written = giving_way(lambda: self._write(split))  # noqa: B023 (called at once)
+                    giving_way(lambda: self._write(split, written))  # noqa: B023 (called at once)
                 except HeadraceError as problem:
                     # Handed over, not raised: Spark would try the task again, and bury the reason.
-                    written, error = [], pickle.dumps(problem)
+                    error = pickle.dumps(problem)
                 yield pa.record_batch({"files": [pickle.dumps(written)], "error": pa.array([error], pa.binary())})
 
-    def _write(self, split: Any) -> list[RunFile]:
-        written: list[RunFile] = []
+    def _write(self, split: Any, written: list[RunFile]) -> None:
+        """Adds the files that are whole, also if the next one fails: they have to be removed then."""
         held: list[pa.Table] = []
         size = 0
         for table in self.reader.tables(split, self.layout):
@@ -67,7 +68,8 @@ class ReadSplit:
             if size >= SORT_BYTES:
                 written += self._write_sorted(held)
                 held, size = [], 0
-        return written + (self._write_sorted(held) if held else [])
+        if held:
+            written += self._write_sorted(held)
 
     def _write_sorted(self, tables: Sequence[pa.Table]) -> list[RunFile]:
         rows = self._sorted(tables)

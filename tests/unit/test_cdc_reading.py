@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 
 from headrace.catalog import KeyColumn
-from headrace.cdc.postgres.reading import _columns
+from headrace.cdc.postgres.copying import FILLER
+from headrace.cdc.postgres.reading import _block_columns, _columns
 from headrace.cdc.postgres.tables import SourceColumn, SourceTable
 from headrace.cdc.postgres.types import SourceType
 from headrace.errors import DataError
@@ -26,7 +28,14 @@ LAYOUT = Layout(
 
 
 def read(text: str) -> list[dict]:
-    return [row for table in _columns(io.BytesIO(text.encode()), LAYOUT) for row in table.to_pylist()]
+    """By way of a file, and by blocks."""
+    rows = [row for table in _columns(io.BytesIO(text.encode()), LAYOUT) for row in table.to_pylist()]
+    assert rows == _block_columns(memoryview(block(text)), LAYOUT).to_pylist()
+    return rows
+
+
+def block(text: str) -> bytes:
+    return b"".join(FILLER + line.encode() + b"\n" for line in re.findall(r'(?:"(?:[^"]|"")*"|[^"\n])+', text))
 
 
 def test_null_has_no_quotes_and_an_empty_text_has():
@@ -46,6 +55,8 @@ def test_null_has_no_quotes_and_an_empty_text_has():
 def test_what_does_not_fit_is_named(text, message):
     with pytest.raises(DataError, match=message):
         read(text)
+    with pytest.raises(DataError, match=message):
+        _block_columns(memoryview(block(text)), LAYOUT)
 
 
 def test_only_texts_are_quoted_whatever_is_in_them():

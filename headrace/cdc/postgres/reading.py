@@ -1,7 +1,8 @@
 """Reading ranges of a PostgreSQL table by several connections, as of one snapshot.
 
-The driver holds the snapshot open; a task joins it, copies its range of keys as CSV, and makes columns of the text.
-Tasks hold AccessShare locks and nothing else, and end with their range.
+The driver holds the snapshot open; a task joins it, copies its range of keys as CSV, and makes columns of the text:
+block by block as it comes (:mod:`headrace.cdc.postgres.copying`), or by way of a file, if that cannot be. Tasks hold
+AccessShare locks and nothing else, and end with their range.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.csv as pc
 
 from headrace.cdc.changelog import Key
 from headrace.cdc.database import Hold, SplitReader
+from headrace.cdc.postgres.copying import blocks, in_blocks
 from headrace.cdc.postgres.server import Address, before_header, parse_lsn
 from headrace.cdc.postgres.snapshots import Snapshot
 from headrace.cdc.postgres.tables import SourceTable, literal
@@ -29,7 +31,7 @@ BUFFERED = 1 << 20
 file is a spooled one: receiving then took about twice as long."""
 
 BLOCK = 16 << 20
-"""Bytes of CSV that become one piece of columns; more, if a row is larger"""
+"""Bytes of CSV in a file that become one piece of columns; more, if a row is larger"""
 
 LARGEST_BLOCK = (1 << 31) - 1
 
@@ -48,47 +50,79 @@ class CopyRange(SplitReader):
     address: Address
 
     def tables(self, split: CopySplit, layout: Layout) -> Iterator[pa.Table]:
-        with tempfile.TemporaryFile(buffering=BUFFERED) as copied:
-            self._copy(split, copied)
-            if copied.tell():
-                copied.seek(0)
-                yield from _columns(copied, layout)
-
-    def _copy(self, split: CopySplit, into: Any) -> None:
         with self.address.errors():
             connection = self.address.connect()
             try:
                 connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET TRANSACTION SNAPSHOT {literal(split.snapshot)}")
-                    cursor.copy_expert(split.copy, into)
+                    if in_blocks(connection):
+                        yield from (_block_columns(block, layout) for block in blocks(connection, split.copy))
+                    else:
+                        yield from self._from_file(cursor, split.copy, layout)
                     cursor.execute(split.rewritten)  # with the lock still held, so it stays as it is
                     if cursor.fetchone()[0]:
                         raise SourceRefused("a table was written anew while it was read; it is read again")
             finally:
                 connection.close()
 
+    def _from_file(self, cursor: Any, copy: str, layout: Layout) -> Iterator[pa.Table]:
+        with tempfile.TemporaryFile(buffering=BUFFERED) as copied:
+            cursor.copy_expert(copy, copied)
+            if copied.tell():
+                copied.seek(0)
+                yield from _columns(copied, layout)
 
-_WHOLE_NUMBERS = ("smallint", "integer", "bigint")
+
+_BY_ARROW = ("smallint", "integer", "bigint", "numeric", "date", "real", "double precision")
 """Types of which Arrow reads exactly what PostgreSQL prints, without a column of texts between"""
 
 
+def _read_by_arrow(layout: Layout) -> dict[str, pa.DataType]:
+    return {name: kind.arrow for name, kind in layout.columns if kind.name in _BY_ARROW}
+
+
+def _block_columns(block: memoryview, layout: Layout) -> pa.Table:
+    """Of lines with a column more before them."""
+    read = _read_by_arrow(layout)
+    try:
+        return _to_columns(_block_texts(block, layout.names, read), layout, read)
+    except pa.ArrowInvalid:
+        _name_what_does_not_fit(_block_texts(block, layout.names, {}), layout)
+        raise
+
+
+def _block_texts(block: memoryview, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+    more = "".join(names) + "_"  # none of them
+    return pc.read_csv(
+        pa.BufferReader(pa.py_buffer(block)),
+        read_options=pc.ReadOptions(column_names=[more, *names], block_size=len(block) + 1, use_threads=False),
+        parse_options=_PARSED,
+        convert_options=_converted(names, types),
+    )
+
+
 def _columns(copied: Any, layout: Layout) -> Iterator[pa.Table]:
-    read = {name: kind.arrow for name, kind in layout.columns if kind.name in _WHOLE_NUMBERS}
+    read = _read_by_arrow(layout)
     try:
         for batch in _read(copied, layout.names, read):
-            columns = [
-                batch[name] if name in read else column(batch[name], layout.types[name], name) for name in layout.names
-            ]
-            yield pa.table(columns, schema=layout.row_schema)
+            yield _to_columns(batch, layout, read)
     except pa.ArrowInvalid:
-        if not read:
-            raise
-        copied.seek(0)  # a number that does not fit: as texts, its column and value can be named
+        copied.seek(0)
         for batch in _texts(copied, layout.names):
-            for name in layout.names:
-                column(batch[name], layout.types[name], name)
+            _name_what_does_not_fit(batch, layout)
         raise
+
+
+def _to_columns(texts: pa.Table | pa.RecordBatch, layout: Layout, read: Mapping[str, pa.DataType]) -> pa.Table:
+    columns = [texts[name] if name in read else column(texts[name], layout.types[name], name) for name in layout.names]
+    return pa.table(columns, schema=layout.row_schema)
+
+
+def _name_what_does_not_fit(texts: pa.Table | pa.RecordBatch, layout: Layout) -> None:
+    """Arrow says neither the column nor the value."""
+    for name in layout.names:
+        column(texts[name], layout.types[name], name)
 
 
 def _texts(copied: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +135,10 @@ def _read(copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType]) -
     while True:
         passed = 0
         try:
-            for batch in _blocks(copied, names, types, block):
+            options = pc.ReadOptions(column_names=names, block_size=block)
+            for batch in pc.open_csv(
+                copied, read_options=options, parse_options=_PARSED, convert_options=_converted(names, types)
+            ):
                 fresh = batch.slice(min(batch.num_rows, done - passed))
                 passed += batch.num_rows
                 if fresh.num_rows:
@@ -115,19 +152,16 @@ def _read(copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType]) -
         copied.seek(0)
 
 
-def _blocks(
-    copied: Any, names: Sequence[str], types: Mapping[str, pa.DataType], block: int
-) -> Iterator[pa.RecordBatch]:
-    yield from pc.open_csv(
-        copied,
-        read_options=pc.ReadOptions(column_names=names, block_size=block),
-        parse_options=pc.ParseOptions(newlines_in_values=True),
-        convert_options=pc.ConvertOptions(
-            column_types={name: types.get(name, pa.string()) for name in names},
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+_PARSED = pc.ParseOptions(newlines_in_values=True)
+
+
+def _converted(names: Sequence[str], types: Mapping[str, pa.DataType]) -> pc.ConvertOptions:
+    return pc.ConvertOptions(
+        include_columns=names,
+        column_types={name: types.get(name, pa.string()) for name in names},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
 
 

@@ -95,11 +95,11 @@ class SourceTable:
 
     def key_after(self, start: Key | None, rows: int) -> str:
         """The key that so many rows follow the start up to; no row, if there are not as many."""
-        # Of the table, by its name: a bare name in ORDER BY is that of an output column, which is text here.
-        names = ", ".join(f"source.{identifier(name)}::text" for name in self.key)
         order = ", ".join(f"source.{identifier(name)}" for name in self.key)
-        source = f"{self.full_name} AS source{self._where(start, None)}"
-        return f"SELECT {names} FROM {source} ORDER BY {order} OFFSET {rows} LIMIT 1"
+        counted = f"SELECT {order} FROM {self.full_name} AS source{self._where(start, None)} ORDER BY {order}"
+        # Only the one that is wanted is made a text, and none of those that are counted.
+        names = ", ".join(f"{identifier(name)}::text" for name in self.key)
+        return f"SELECT {names} FROM ({counted} OFFSET {rows} LIMIT 1) AS found"
 
     def rewritten(self) -> str:
         """How many of its files are not those that the snapshot knows. To an older snapshot, what TRUNCATE or ALTER
