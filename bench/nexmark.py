@@ -78,7 +78,8 @@ def measure(name: str, query: str, rows: dict[str, pa.Table]) -> tuple[float, fl
     report(
         "nexmark",
         f"{name}: {rate:,.0f} events/s, in the view after {median(times) * 1000:.0f} ms (p99 {p99(times) * 1000:.0f}), "
-        f"and {built:,.0f} events/s of history; its query takes {full:.2f} s, so keeping it costs {median(times) / full:.2f} of computing it anew",
+        f"and {built:,.0f} events/s of history; its query takes {full:.2f} s, "
+        f"so keeping it costs {median(times) / full:.2f} of computing it anew",
         query=name, events_per_s=round(rate), history_events_per_s=round(built), fresh_ms=round(median(times) * 1000),
         fresh_p99_ms=round(p99(times) * 1000), full_s=round(full, 2), ratio=round(median(times) / full, 3),
     )  # fmt: skip
