@@ -1,7 +1,9 @@
 """Results as the server sends them: whatever is in them, wherever they are cut, values come out as they went in."""
 
 import random
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from headrace.cdc.mysql import results
@@ -124,3 +126,14 @@ def test_a_connection_that_is_closed():
 def test_a_row_that_is_none():
     with pytest.raises(OSError, match="none"):
         read(packet(b"\x05ab") + packet(END))[0].columns(1)
+
+
+def test_numbers_are_read_as_such_if_all_of_them_are():
+    types = {0: pa.int32(), 1: pa.decimal128(6, 2)}
+    (batch,) = read(sent([(b"1", b"1.50", b"a"), (b"-2", None, b"b")]))
+    columns = batch.columns(3, types)
+    assert [column.type for column in columns] == [pa.int32(), pa.decimal128(6, 2), pa.binary()]
+    assert [column.to_pylist() for column in columns] == [[1, -2], [Decimal("1.50"), None], [b"a", b"b"]]
+    for odd, price in ((b"99999999999", b"2.00"), (b"", Decimal("2.00")), (b"x", b"2.00")):
+        (batch,) = read(sent([(b"1", b"2.00", b"a"), (odd, b"2.00", b"b")]))
+        assert [column.to_pylist() for column in batch.columns(3, types)] == [[b"1", odd], [price] * 2, [b"a", b"b"]]

@@ -23,7 +23,7 @@ from headrace.cdc.mysql.positions import Begun, Snapshot
 from headrace.cdc.mysql.server import Control
 from headrace.cdc.mysql.session import Address
 from headrace.cdc.mysql.tables import SourceTable
-from headrace.cdc.mysql.types import CHOICES, TEXTS, SourceType, columns_read
+from headrace.cdc.mysql.types import CHOICES, TEXTS, SourceType, columns_read, read_by_arrow
 from headrace.cdc.problems import AGAIN, SourceRefused
 from headrace.state.layout import Layout
 
@@ -34,11 +34,16 @@ class SelectRange(SplitReader):
 
     def tables(self, split: tuple[str, tuple[SourceType, ...]], layout: Layout) -> Iterator[pa.Table]:
         query, kinds = split
+        types = {
+            at: layout.types[name].arrow
+            for at, (kind, name) in enumerate(zip(kinds, layout.names, strict=True))
+            if read_by_arrow(kind, layout.types[name])
+        }
         session = self.address.session()
         try:
             for packets in session.packets(query):
                 _check_collations(session.collations, kinds, layout.names)
-                columns = packets.columns(len(kinds))
+                columns = packets.columns(len(kinds), types)
                 arrays = [
                     columns_read(values, kind, layout.types[name], name)
                     for values, kind, name in zip(columns, kinds, layout.names, strict=True)

@@ -9,7 +9,8 @@ are short (LONGEST) and have no delimiter in them; the others are taken apart on
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ class Packets:
     def __init__(self, data: bytearray, starts: list[int], end: int):
         self.data, self.starts, self.end = data, starts, end
 
-    def columns(self, count: int) -> list[pa.Array]:
-        return self._by_arrow(count) or [pa.array(values, pa.binary()) for values in self.values(count)]
+    def columns(self, count: int, types: Mapping[int, pa.DataType] = MappingProxyType({})) -> list[pa.Array]:
+        """As bytes. ``types``: of columns that Arrow may read as what they are, by their place; it need not."""
+        return self._by_arrow(count, types) or [pa.array(values, pa.binary()) for values in self.values(count)]
 
     def values(self, count: int) -> list[list[bytes | None]]:
         """By column, one by one."""
@@ -69,7 +71,7 @@ class Packets:
                 at += length
         return columns
 
-    def _by_arrow(self, count: int) -> list[pa.Array] | None:
+    def _by_arrow(self, count: int, types: Mapping[int, pa.DataType]) -> list[pa.Array] | None:
         """None: there is a value that cannot be read so."""
         data = np.frombuffer(self.data, np.uint8)
         starts = np.array(self.starts, np.int64)
@@ -97,13 +99,16 @@ class Packets:
             data[place] = ord("-")
         # A return before the end of a line goes with it, and so does a line's end at the end of all.
         swallowed = self.data.count(_RETURN, self.starts[0], self.end) or data[self.end - 1] == _LINE
-        found = None if swallowed else self._read(count, empties)
+        types = {at: kind for at, kind in types.items() if not empties[at]}  # it would be read as NULL
+        found = None if swallowed else self._read(count, empties, types)
+        if found is None and types and not swallowed:  # a number may not fit; as bytes it can be named
+            found = self._read(count, empties, {})
         if found is None:
             for place, before in [*zip(places, lengths, strict=True), *heads]:
                 data[place] = before
         return found
 
-    def _read(self, count: int, empties: list[bool]) -> list[pa.Array] | None:
+    def _read(self, count: int, empties: list[bool], types: Mapping[int, pa.DataType]) -> list[pa.Array] | None:
         """None: there are delimiters in the values. Each is a column or a line too many: Arrow notices, or the number
         of rows tells."""
         names = [str(number) for number in range(count)]
@@ -118,8 +123,8 @@ class Packets:
                     ignore_empty_lines=False,
                 ),
                 convert_options=pc.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.binary()), include_columns=names, null_values=[""],
-                    strings_can_be_null=True,
+                    column_types={name: types.get(at, pa.binary()) for at, name in enumerate(names)},
+                    include_columns=names, null_values=[""], strings_can_be_null=True,
                 ),
             )  # fmt: skip
         except pa.ArrowInvalid:

@@ -189,9 +189,14 @@ def printed(kind: SourceType) -> Callable[[bytes], str]:
     return bytes.decode
 
 
+def read_by_arrow(kind: SourceType, wanted: SqlType) -> bool:
+    """Whether Arrow reads exactly what a SELECT sends, without a column of texts between."""
+    return kind.name in (*_INTEGERS, "bigint", "decimal") and wanted.name in (*INTEGERS, "numeric")
+
+
 def columns_read(values: pa.Array, kind: SourceType, wanted: SqlType, name: str) -> pa.Array:
     """A column of a SELECT, converted as a whole where that can be; the text is that of :func:`printed`."""
-    if kind.name in BYTES and wanted.name == "bytea":
+    if (kind.name in BYTES and wanted.name == "bytea") or (read_by_arrow(kind, wanted) and values.type == wanted.arrow):
         return values
     try:
         if (kind.name in (*TEXTS, *CHOICES) and kind.charset not in _UTF8) or kind.name in (*BYTES, "bit") or (
