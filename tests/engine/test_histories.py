@@ -34,7 +34,7 @@ from headrace.state.lookup import newest_live
 
 TABLES = 10
 VIEWS_OF_EACH = 2
-HISTORIES = int(os.environ.get("HEADRACE_HISTORIES", "200"))
+HISTORIES = int(os.environ.get("HEADRACE_HISTORIES", "120"))
 BATCHES = math.ceil(HISTORIES / (TABLES * VIEWS_OF_EACH))
 STEPS = 4
 
