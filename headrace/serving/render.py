@@ -19,6 +19,7 @@ looks the same everywhere. NULL has no text; it is None, and the caller decides 
 Where Headrace's types differ from PostgreSQL's, so does the text:
 
 * An unconstrained ``numeric`` does not remember how many zeros were written after the point; none are printed.
+* Of a quotient that was stored it is guessed how many decimals PostgreSQL would have chosen (:mod:`headrace.decimals`).
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.decimals import Shown, decimals_of_value, decimals_shown, rounded
 from headrace.errors import DataError
 from headrace.intervals import Interval
-from headrace.types import SqlType
+from headrace.types import SHOWN_DECIMALS, SHOWN_VALUE, SqlType
 from headrace.zones import clock, offset_text
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
@@ -57,7 +60,7 @@ def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes intervals of their structs in a value; None where there are none."""
+    """What makes intervals, and quotients, of their structs in a value; None where there are none."""
     if pa.types.is_list(kind):
         inner = _converter(kind.value_type)
         return inner and (lambda values: [None if each is None else inner(each) for each in values])
@@ -68,12 +71,31 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return None
     if tuple((field.name, field.type) for field in kind) == _STORED_INTERVAL:
         return Interval.of
+    if _is_shown(kind):
+        return _shown
     found = {field.name: inner for field in kind if (inner := _converter(field.type)) is not None}
     if not found:
         return None
     return lambda value: {
         name: found[name](each) if each is not None and name in found else each for name, each in value.items()
     }
+
+
+def _is_shown(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == [SHOWN_VALUE, SHOWN_DECIMALS]
+
+
+def _shown(pair: Mapping[str, Any]) -> Decimal:
+    value, decimals = pair[SHOWN_VALUE], pair[SHOWN_DECIMALS]
+    return value if decimals is None else Shown.of(value, decimals)
+
+
+def plain(rows: pa.Table) -> pa.Table:
+    """The rows with numbers only where structs say how many of their decimals are shown."""
+    for at, column in enumerate(rows.columns):
+        if _is_shown(column.type):
+            rows = rows.set_column(at, rows.field(at).name, pc.struct_field(column, [0]))
+    return rows
 
 
 _STORED_INTERVAL = tuple((field.name, field.type) for field in SqlType("interval").arrow)
@@ -98,6 +120,8 @@ def renderer(kind: SqlType, zone: str = "UTC") -> Callable[[Any], str]:
     """
     if kind.name == "timestamptz" and zone != "UTC":
         return _instant_renderer(zone)
+    if kind.name == "numeric" and kind.quotient is not None:
+        return _quotient_renderer(kind)
     if kind.name == "numeric":
         return _numeric_without_trailing_zeros if kind.precision is None or kind.free else _numeric
     if kind.name == "array":
@@ -122,6 +146,22 @@ def _numeric_without_trailing_zeros(value: Decimal | int) -> str:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def _quotient_renderer(kind: SqlType) -> Callable[[Any], str]:
+    """
+    >>> print_it = _quotient_renderer(SqlType("numeric", precision=38, scale=20, quotient=(0, 0)))
+    >>> print_it(Decimal("1.33333333333333333333")), print_it(Shown.of(Decimal("1.5"), 3))
+    ('1.3333333333333333', '1.500')
+    """
+    least, more = kind.quotient
+
+    def printed(value: Decimal) -> str:
+        known = isinstance(value, Shown)
+        decimals = decimals_shown(value, kind.scale) if known else decimals_of_value(value, kind.scale, least, more)
+        return format(rounded(value, decimals), "f")
+
+    return printed
 
 
 def _double(value: float) -> str:
