@@ -55,12 +55,17 @@ def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
 
 
 def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    if _is_shown(column.type):
+        values, decimals = (pc.struct_field(column, [at]).to_pylist() for at in range(2))
+        return [
+            value if shown is None else Shown.of(value, shown) for value, shown in zip(values, decimals, strict=True)
+        ]
     values, convert = column.to_pylist(), _converter(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """What makes intervals, and quotients, of their structs in a value; None where there are none."""
+    """What makes intervals of their structs in a value; None where there are none."""
     if pa.types.is_list(kind):
         inner = _converter(kind.value_type)
         return inner and (lambda values: [None if each is None else inner(each) for each in values])
@@ -71,8 +76,6 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return None
     if tuple((field.name, field.type) for field in kind) == _STORED_INTERVAL:
         return Interval.of
-    if _is_shown(kind):
-        return _shown
     found = {field.name: inner for field in kind if (inner := _converter(field.type)) is not None}
     if not found:
         return None
@@ -83,11 +86,6 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _is_shown(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and [field.name for field in kind] == [SHOWN_VALUE, SHOWN_DECIMALS]
-
-
-def _shown(pair: Mapping[str, Any]) -> Decimal:
-    value, decimals = pair[SHOWN_VALUE], pair[SHOWN_DECIMALS]
-    return value if decimals is None else Shown.of(value, decimals)
 
 
 def plain(rows: pa.Table) -> pa.Table:

@@ -153,15 +153,20 @@ def _avg(name: str, call: AggregateCall) -> Aggregate:
         raise no_function(name, call.args)
     # Spark averages integers as doubles; with this scale an average has 20 decimals.
     argument = f"{_distinct(call)}CAST({value.sql} AS DECIMAL(35,16))"
-    shown = f"max({shown_decimals(value)})" if is_dynamic(value) or is_free(value.type) else shown_decimals(value)
+    # What it is the quotient of. Spark adds up narrow types faster; but each values once only if they are the same.
+    over = Typed(f"sum({argument})", numeric(38, 16))
+    if not call.distinct:
+        over = _sum("sum", call).finish()
+    others = [over.sql, f"count({argument})"]
+    shown = shown_decimals(value)
+    if is_dynamic(value) or is_free(value.type):
+        others.append(f"max({shown})")
+        shown = "{3}"
     return Aggregate(
         call=f"avg({argument})",
         type=numeric(38, QUOTIENT_SCALE, quotient=(least_shown(value.type), 0)),
-        others=(f"sum({argument})", f"count({argument})", *([shown] if shown.startswith("max(") else [])),
-        decimals=quotient_decimals(
-            Typed("{1}", numeric(38, 16), decimals="{3}" if shown.startswith("max(") else shown),
-            Typed("{2}", BIGINT),
-        ),
+        others=tuple(others),
+        decimals=quotient_decimals(Typed("{1}", over.type, decimals=shown), Typed("{2}", BIGINT)),
     )
 
 

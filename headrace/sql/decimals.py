@@ -4,8 +4,8 @@ There are two ways to know it. By the value: so a quotient becomes text inside o
 stored it, and has to give the text that its query gives. And by the operands, as PostgreSQL knows it: so much is
 handed out beside the value where a query's result is the quotient, or something computed with it.
 
->>> print(quotient_decimals(Typed("`a`", SqlType("integer")), Typed("3", SqlType("integer")))[:69])
-greatest(16 - 4 * CAST(floor((get(transform(array(ltrim('0', replace(
+>>> print(quotient_decimals(Typed("`a`", SqlType("integer")), Typed("3", SqlType("integer")))[:79])
+greatest(CASE WHEN abs(try_divide(CAST(`a` AS DOUBLE), CAST(3 AS DOUBLE))) > 2.
 """
 
 from __future__ import annotations
@@ -95,15 +95,23 @@ def _first_digit(value: Typed) -> str:
 
 
 def quotient_decimals(left: Typed, right: Typed) -> str:
-    """As PostgreSQL does it, with the operands. That may be more than there are."""
+    """As PostgreSQL does it, with the operands. That may be more than there are.
+
+    Looking at their digits takes long. It is for quotients that begin with the digit 1 in base 10,000, or may do so: to
+    most of them a double, which is quickly had, says where they begin.
+    """
     places = f"{_first_digit(left)} - {_first_digit(right)} - 1"
     by_digits = f"{SIGNIFICANT} - {GROUP} * CAST(floor(({places}) / 10000D) AS INT)"
     shown = sorted({shown_decimals(left), shown_decimals(right), "0"})
-    return f"greatest({by_digits}, {', '.join(shown)})"
+    size = f"abs(try_divide(CAST({left.sql} AS DOUBLE), CAST({right.sql} AS DOUBLE)))"
+    clear = [("2.0001D", "9999.9D", 16), ("0.00020001D", "0.9999D", 20), ("20001D", "99999999D", 12)]
+    whens = [f"WHEN {size} > {low} AND {size} < {high} THEN {decimals}" for low, high, decimals in clear]
+    return f"greatest(CASE {' '.join(whens)} ELSE {by_digits} END, {', '.join(shown)})"
 
 
 def handed_out(value: Typed) -> str:
     """The value, and how many of its decimals are shown."""
-    decimals = f"CAST({value.decimals} AS INT)"
+    # Spark's rows do not become Arrow's where a field is never NULL and the struct around it is.
+    decimals = f"nullif(CAST({value.decimals} AS INT), -1)"
     pair = f"named_struct('{SHOWN_VALUE}', {value.sql}, '{SHOWN_DECIMALS}', {decimals})"
     return f"CASE WHEN {value.sql} IS NOT NULL THEN {pair} END"
