@@ -59,6 +59,8 @@ _ARROW = {
 }
 
 INTEGERS = ("smallint", "integer", "bigint")
+SHOWN_VALUE, SHOWN_DECIMALS = "_hr_value", "_hr_decimals"
+"""Fields of a struct that stands for a numeric in a query's result: the number, and how many decimals are printed."""
 DEFAULT_PRECISION, DEFAULT_SCALE = 38, 10
 
 
@@ -74,6 +76,9 @@ class SqlType:
     -1 of ``varchar``. None: an expression's type, or ``text``. Clients are told; nothing is computed differently."""
     free: bool = field(default=False, compare=False, repr=False)
     """Of a numeric: nobody chose its scale, so no zeros are printed at the end of its fraction."""
+    quotient: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    """Of a numeric that comes from a division: how many decimals are shown depends on the value. At least so many, and
+    so many more (:mod:`headrace.decimals`)."""
 
     def __post_init__(self):
         if self.name not in _SPARK and self.name not in ("numeric", "array", "struct", "map"):
@@ -132,6 +137,8 @@ class SqlType:
         if self.name == "struct":
             return {"struct": [[name, kind.to_json()] for name, kind in self.fields]}
         if self.name == "numeric" and self.precision is not None:
+            if self.quotient is not None:
+                return {"numeric": [self.precision, self.scale or 0, _QUOTIENT, *self.quotient]}
             return {
                 "numeric": [self.precision, self.scale or 0, _FREE if self.free else int(self.modifier is not None)]
             }
@@ -151,7 +158,11 @@ class SqlType:
         if kind != "numeric":
             return SqlType(kind, modifier=value)
         # Warehouses of older versions do not say whether the digits were declared.
-        precision, scale, origin = value if len(value) == 3 else [*value, _FREE if value[0] == DEFAULT_PRECISION else 1]
+        precision, scale, origin, *shown = (
+            value if len(value) > 2 else [*value, _FREE if value[0] == DEFAULT_PRECISION else 1]
+        )
+        if origin == _QUOTIENT:
+            return SqlType("numeric", precision=precision, scale=scale, quotient=tuple(shown))
         return (
             SqlType("numeric", precision=precision, scale=scale, free=origin == _FREE)
             if origin != 1
@@ -159,7 +170,7 @@ class SqlType:
         )
 
 
-_FREE = 2
+_FREE, _QUOTIENT = 2, 3
 
 
 def numeric_of(precision: int, scale: int) -> SqlType:

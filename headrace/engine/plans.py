@@ -42,11 +42,13 @@ def query_frame(
     notes: list[str] | None = None,
     given: Mapping[int, pa.Table | DataFrame] | None = None,
     may_be_cancelled: bool = False,
+    printed: bool = False,
 ) -> tuple[DataFrame, list[SqlType]]:
     """The query over one state, and its columns' types. A column of no type (NULL, a bare string) is text.
 
     ``use_indexes`` reads what can match by keys and indexes; ``notes`` is then told which. ``given`` are the rows of
     relations that the state's catalog names but does not store. ``may_be_cancelled``: its tasks end soon if it is.
+    ``printed``: quotients may be structs, which say how many of their decimals are shown.
     """
     refuse_unfinished(state.catalog, bound)
     expression = bound.expression
@@ -62,7 +64,8 @@ def query_frame(
 
         def translated(frames: Mapping[str, DataFrame]) -> DataFrame:
             with engine.frames.named(frames) as names:
-                return engine.spark.sql(_from_somewhere(to_spark(expression, table_names=names), expression))
+                sql = to_spark(expression, table_names=names, printed=printed)
+                return engine.spark.sql(_from_somewhere(sql, expression))
 
         frame = translated(frames)
         if may_be_cancelled and not given and may_loop(expression) and (loops := loops_of(frame)):

@@ -27,6 +27,7 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.expressions import Expressions
 from headrace.sql.lengths import FUNCTION as LENGTH
 from headrace.sql.literals import NOT_CONSTANT, constant
+from headrace.sql.operators import factor_scales, quotient_types
 from headrace.sql.typed import (
     BIGINT,
     BOOLEAN,
@@ -47,9 +48,6 @@ _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: 
 _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "date", "timestamp",
             "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
-
-QUOTIENT = SqlType("numeric", precision=38, scale=18)
-"""Of two decimals, and what both are cast to (:mod:`headrace.sql.operators`)."""
 
 _LARGE = 1 << 30
 
@@ -194,20 +192,23 @@ def _arithmetic(node: exp.Binary) -> Vector:
         return Call(f"{name}_floats", (_as(node.this, result), _as(node.expression, result)), result.arrow)
     if result.name == "numeric" and name in ("add", "subtract", "multiply"):
         return _decimals(name, node, left, right, result)
-    if result.name == "numeric" and name == "divide" and max(digits(left)[1], digits(right)[1]) <= QUOTIENT.scale:
+    if result.name == "numeric" and name == "divide":
         # What has more digits before the point than that is Spark's to refuse: Arrow stops there.
         numbers = [
             _as(side, SqlType("numeric", precision=precision, scale=scale))
             for side, (precision, scale) in ((node.this, digits(left)), (node.expression, digits(right)))
         ]
-        sides = tuple(Call("cast", (number,), QUOTIENT.arrow) for number in numbers)
-        return Call("divide_decimals", sides, QUOTIENT.arrow)
+        *kinds, quotient = quotient_types(left, right)
+        sides = tuple(Call("cast", (number,), kind.arrow) for number, kind in zip(numbers, kinds, strict=True))
+        return Call(f"divide_decimals_{quotient.scale}", sides, quotient.arrow)
     raise NotVectorized(f"{left} {name} {right}")
 
 
 def _decimals(name: str, node: exp.Binary, left: SqlType, right: SqlType, result: SqlType) -> Vector:
     """Where the result's digits always suffice, both give it the same type."""
     (p1, s1), (p2, s2) = digits(left), digits(right)
+    if name == "multiply" and (left.quotient or right.quotient) and factor_scales(left, right) != (s1, s2):
+        raise NotVectorized("a quotient that is rounded first")
     precision = p1 + p2 + 1 if name == "multiply" else max(p1 - s1, p2 - s2) + max(s1, s2) + 1
     wide = name == "multiply" and precision <= WIDE_DIGITS and s1 + s2 <= MAX_DIGITS
     if precision > MAX_DIGITS and not wide:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,15 @@ import pyarrow.compute as pc
 from headrace.state.physical import array_of_ints, int_array
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 
-_QUOTIENT, _QUOTIENT_STORED = decimal.Decimal(1).scaleb(-39), decimal.Decimal(1).scaleb(-18)
+_QUOTIENT = decimal.Decimal(1).scaleb(-39)
 _EXACT_DIGITS = 160
 """With so many no quotient of two decimals can seem to lie half way between others when it does not."""
 
 _FAR = 1 << 61
 """Microseconds from 1970 that may be taken from each other"""
 
-_VALUE_BY_VALUE = {"divide_decimals"}
+_VALUE_BY_VALUE = {"divide_decimals_18", "divide_decimals_19", "divide_decimals_20"}
+"""By how many decimals the quotient has."""
 
 Datum = pa.Array | pa.ChunkedArray | pa.Scalar
 
@@ -143,12 +145,12 @@ def _multiply_wide(left: Datum, right: Datum) -> Datum:
     return pc.multiply(*wide)
 
 
-def _divide_decimals(left: Datum, right: Datum) -> Datum:
+def _divide_decimals(scale: int, left: Datum, right: Datum) -> Datum:
     """As Spark divides: to 39 digits after the point, and then to those of the type, half up both times. Whether the
     quotient fits is decided by who stores it, and a division by zero is Spark's to tell."""
     count = next((len(side) for side in (left, right) if not isinstance(side, pa.Scalar)), 1)
     sides = [[side.as_py()] * count if isinstance(side, pa.Scalar) else side.to_pylist() for side in (left, right)]
-    found = []
+    found, stored = [], decimal.Decimal(1).scaleb(-scale)
     with decimal.localcontext(decimal.Context(prec=_EXACT_DIGITS, rounding=decimal.ROUND_HALF_UP)):
         for over, under in zip(*sides, strict=True):
             if over is None or under is None:
@@ -156,8 +158,8 @@ def _divide_decimals(left: Datum, right: Datum) -> Datum:
             elif not under:
                 raise NotVectorized("a division by zero")
             else:
-                found.append((over / under).quantize(_QUOTIENT).quantize(_QUOTIENT_STORED))
-    return pa.array(found, pa.decimal128(38, 18))
+                found.append((over / under).quantize(_QUOTIENT).quantize(stored))
+    return pa.array(found, pa.decimal128(38, scale))
 
 
 def _moved(add: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
@@ -240,7 +242,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "subtract_floats": pc.subtract,
     "multiply_floats": pc.multiply,
     "divide": _divide,
-    "divide_decimals": _divide_decimals,
+    **{name: partial(_divide_decimals, int(name[-2:])) for name in _VALUE_BY_VALUE},
     "modulo": _modulo,
     "negate": pc.negate_checked,
     "abs": pc.abs_checked,

@@ -19,6 +19,7 @@ looks the same everywhere. NULL has no text; it is None, and the caller decides 
 Where Headrace's types differ from PostgreSQL's, so does the text:
 
 * An unconstrained ``numeric`` does not remember how many zeros were written after the point; none are printed.
+* Of a quotient that was stored it is guessed how many decimals PostgreSQL would have chosen (:mod:`headrace.decimals`).
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.decimals import Shown, decimals_of_value, decimals_shown, rounded
 from headrace.errors import DataError
 from headrace.intervals import Interval
-from headrace.types import SqlType
+from headrace.types import SHOWN_DECIMALS, SHOWN_VALUE, SqlType
 from headrace.zones import clock, offset_text
 
 _NEEDS_QUOTES_IN_ARRAY = re.compile(r'[{},"\\ \t\n\r\v\f]')
@@ -52,6 +55,11 @@ def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
 
 
 def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    if _is_shown(column.type):
+        values, decimals = (pc.struct_field(column, [at]).to_pylist() for at in range(2))
+        return [
+            value if shown is None else Shown.of(value, shown) for value, shown in zip(values, decimals, strict=True)
+        ]
     values, convert = column.to_pylist(), _converter(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
@@ -76,6 +84,18 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
     }
 
 
+def _is_shown(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [field.name for field in kind] == [SHOWN_VALUE, SHOWN_DECIMALS]
+
+
+def plain(rows: pa.Table) -> pa.Table:
+    """The rows with numbers only where structs say how many of their decimals are shown."""
+    for at, column in enumerate(rows.columns):
+        if _is_shown(column.type):
+            rows = rows.set_column(at, rows.field(at).name, pc.struct_field(column, [0]))
+    return rows
+
+
 _STORED_INTERVAL = tuple((field.name, field.type) for field in SqlType("interval").arrow)
 
 
@@ -98,6 +118,8 @@ def renderer(kind: SqlType, zone: str = "UTC") -> Callable[[Any], str]:
     """
     if kind.name == "timestamptz" and zone != "UTC":
         return _instant_renderer(zone)
+    if kind.name == "numeric" and kind.quotient is not None:
+        return _quotient_renderer(kind)
     if kind.name == "numeric":
         return _numeric_without_trailing_zeros if kind.precision is None or kind.free else _numeric
     if kind.name == "array":
@@ -122,6 +144,22 @@ def _numeric_without_trailing_zeros(value: Decimal | int) -> str:
     if "." in text:
         text = text.rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
+
+
+def _quotient_renderer(kind: SqlType) -> Callable[[Any], str]:
+    """
+    >>> print_it = _quotient_renderer(SqlType("numeric", precision=38, scale=20, quotient=(0, 0)))
+    >>> print_it(Decimal("1.33333333333333333333")), print_it(Shown.of(Decimal("1.5"), 3))
+    ('1.3333333333333333', '1.500')
+    """
+    least, more = kind.quotient
+
+    def printed(value: Decimal) -> str:
+        known = isinstance(value, Shown)
+        decimals = decimals_shown(value, kind.scale) if known else decimals_of_value(value, kind.scale, least, more)
+        return format(rounded(value, decimals), "f")
+
+    return printed
 
 
 def _double(value: float) -> str:

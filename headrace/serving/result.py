@@ -14,8 +14,8 @@ import pyarrow as pa
 from headrace.engine.spark import spark_errors
 from headrace.engine.streams import KeptRows, Streams
 from headrace.serving.output import write_table
-from headrace.serving.render import python_columns
-from headrace.types import SqlType, from_spark_json
+from headrace.serving.render import plain, python_columns
+from headrace.types import SHOWN_VALUE, SqlType, from_spark_json, quote_spark
 
 if TYPE_CHECKING:
     import pandas
@@ -88,15 +88,19 @@ class Result:
         return self._tag
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        """The rows part by part: a large result is never held as a whole."""
+        """The rows part by part, to be printed: a large result is never held as a whole."""
         if self._table is None and self._frame is not None and self._streams is not None:
             yield from self._streams.record_batches(self._frame, given=self._given)
         elif self._table is None and self._kept is not None:
             yield from self._kept.batches()
         else:
-            yield from self.arrow().to_batches()
+            yield from self._whole().to_batches()
 
     def arrow(self) -> pa.Table:
+        return plain(self._whole())
+
+    def _whole(self) -> pa.Table:
+        """All rows, with what says how they are printed."""
         if self._table is None and self._kept is not None:
             self._table = self._kept.table()
         if self._table is None:
@@ -107,8 +111,7 @@ class Result:
         return self._table
 
     def rows(self) -> list[tuple]:
-        table = self.arrow()
-        columns = python_columns(table)
+        columns = python_columns(self._whole())
         return list(zip(*columns, strict=True)) if columns else []
 
     def pandas(self) -> pandas.DataFrame:
@@ -118,7 +121,7 @@ class Result:
         if self._frame is None and self._later is not None:
             self._frame = self._later()
         if self._frame is not None:
-            return self._frame
+            return _plain_frame(self._frame)
         if self._spark is None or not self.columns:
             raise ValueError(f"{self._tag} answers no rows")
         return self._spark.createDataFrame(self.arrow())
@@ -134,6 +137,19 @@ class Result:
 
     def __repr__(self) -> str:
         return f"<Result {self._tag}: {', '.join(self.columns)}>" if self.columns else f"<Result {self._tag}>"
+
+
+def _plain_frame(frame: DataFrame) -> DataFrame:
+    fields = frame.schema.fields
+    if not any(field.dataType.simpleString().startswith(f"struct<{SHOWN_VALUE}:") for field in fields):
+        return frame
+    columns = [
+        frame[quote_spark(name)][SHOWN_VALUE].alias(name)
+        if f"struct<{SHOWN_VALUE}:" in kind
+        else frame[quote_spark(name)]
+        for name, kind in ((field.name, field.dataType.simpleString()) for field in fields)
+    ]
+    return frame.select(*columns)
 
 
 class _Head:

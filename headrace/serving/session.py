@@ -220,7 +220,7 @@ class Session:
     def _frame(self, asked: Asked, notes: list[str] | None = None) -> tuple[DataFrame, list[SqlType]]:
         return query_frame(
             self._engine, asked.state, asked.bound, use_indexes=self._use_indexes, notes=notes, given=asked.tables,
-            may_be_cancelled=True,
+            may_be_cancelled=True, printed=notes is None,
         )  # fmt: skip
 
     def _context(self, state: Manifest, *, running: bool) -> Context:

@@ -9,6 +9,7 @@ drops), while FILTER and OVER belong to that function. So each is a call and a w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +18,9 @@ from sqlglot import exp
 from headrace.errors import Unsupported
 from headrace.sql import intervals
 from headrace.sql.casts import cast
+from headrace.sql.decimals import is_dynamic, quotient_decimals, shown_decimals
 from headrace.sql.jsonb import json_text, normal_json
+from headrace.sql.operators import QUOTIENT_SCALE
 from headrace.sql.signatures import no_function
 from headrace.sql.typed import (
     BIGINT,
@@ -33,9 +36,11 @@ from headrace.sql.typed import (
     common_type,
     digits,
     is_float,
+    is_free,
     is_integer,
     is_moment,
     is_number,
+    least_shown,
     loosened,
     numeric,
     undeclared,
@@ -73,12 +78,18 @@ class Aggregate:
     """What to do with its result."""
     others: tuple[str, ...] = ()
     """More calls, whose results are {1}, {2}, … there."""
+    decimals: str | None = None
+    """How many are shown, by the same calls."""
 
     def finish(self, clauses: str = "") -> Typed:
-        sql = self.wrap.replace("{}", self.call + clauses)
-        for number, call in enumerate(self.others, 1):
-            sql = sql.replace(f"{{{number}}}", call + clauses)
-        return Typed(sql, loosened(self.type))
+        # All at once: what is put in may have braces of its own.
+        calls = {"": self.call, **{str(number): call for number, call in enumerate(self.others, 1)}}
+
+        def finished(text: str) -> str:
+            return re.sub(r"\{(\d*)\}", lambda at: calls[at[1]] + clauses if at[1] in calls else at[0], text)
+
+        decimals = None if self.decimals is None else finished(self.decimals)
+        return Typed(finished(self.wrap), loosened(self.type), decimals=decimals)
 
 
 _ORDERED = frozenset(
@@ -125,7 +136,10 @@ def _sum(name: str, call: AggregateCall) -> Aggregate:
         return Aggregate(call=call_text, type=BIGINT)
     if value.type is not None and value.type.name == "numeric":
         precision, scale = digits(value.type)
-        return Aggregate(call=call_text, type=numeric(precision + 10, scale, value.type))
+        kind = numeric(precision + 10, scale, value.type)
+        if not is_dynamic(value):
+            return Aggregate(call=call_text, type=kind)
+        return Aggregate(call=call_text, type=kind, others=(f"max({shown_decimals(value)})",), decimals="{1}")
     raise no_function(name, call.args)
 
 
@@ -138,7 +152,22 @@ def _avg(name: str, call: AggregateCall) -> Aggregate:
     if not is_number(value.type):
         raise no_function(name, call.args)
     # Spark averages integers as doubles; with this scale an average has 20 decimals.
-    return Aggregate(call=f"avg({_distinct(call)}CAST({value.sql} AS DECIMAL(35,16)))", type=numeric(38, 20, free=True))
+    argument = f"{_distinct(call)}CAST({value.sql} AS DECIMAL(35,16))"
+    # What it is the quotient of. Spark adds up narrow types faster; but each values once only if they are the same.
+    over = Typed(f"sum({argument})", numeric(38, 16))
+    if not call.distinct:
+        over = _sum("sum", call).finish()
+    others = [over.sql, f"count({argument})"]
+    shown = shown_decimals(value)
+    if is_dynamic(value) or is_free(value.type):
+        others.append(f"max({shown})")
+        shown = "{3}"
+    return Aggregate(
+        call=f"avg({argument})",
+        type=numeric(38, QUOTIENT_SCALE, quotient=(least_shown(value.type), 0)),
+        others=tuple(others),
+        decimals=quotient_decimals(Typed("{1}", over.type, decimals=shown), Typed("{2}", BIGINT)),
+    )
 
 
 def _intervals(name: str, call: AggregateCall, value: Typed) -> Aggregate:

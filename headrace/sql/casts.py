@@ -16,6 +16,7 @@ from headrace.errors import TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
 from headrace.sql import intervals, zoned
 from headrace.sql.composites import array_items
+from headrace.sql.decimals import text_of_quotient
 from headrace.sql.interval_texts import interval_of_text
 from headrace.sql.literals import (
     FALSE_WORDS,
@@ -57,11 +58,16 @@ def cast(value: Typed, target: SqlType) -> Typed:
         return _from_unknown(value, target)
     if value.type == target:
         # Only what clients are told of it may change: a varchar that was cast to text is text.
-        return value if value.type.modifier == target.modifier else replace(value, type=_told(value.type, target))
+        if value.type.modifier == target.modifier:
+            return value
+        shown = value.decimals if target.modifier is None else None
+        return replace(value, type=_told(value.type, target), decimals=shown)
     if value.type.name == target.name == "array" and value.type.element.name == "array" != target.element.name:
         return cast(value, SqlType("array", element=target))  # PostgreSQL's types do not count dimensions
     if target == NUMERIC:
         target = _exact(value.type)
+        if value.type == target and value.type.quotient is not None:
+            return replace(value, type=target)
     sql = _CASTS[target.name](value, target)
     if sql is None:
         raise TypeMismatch(f"cannot cast type {value.type} to {target}")
@@ -69,7 +75,9 @@ def cast(value: Typed, target: SqlType) -> Typed:
 
 
 def _told(source: SqlType, target: SqlType) -> SqlType:
-    return replace(target, free=source.free) if target.name == "numeric" and target.modifier is None else target
+    if target.name != "numeric" or target.modifier is not None:
+        return target
+    return replace(target, free=source.free, quotient=source.quotient)
 
 
 def _exact(source: SqlType) -> SqlType:
@@ -207,6 +215,8 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
     if is_integer(kind) or kind == BOOLEAN or kind.name in ("date", "timestamp"):
         return f"CAST({sql} AS STRING)"
     if kind.name == "numeric":
+        if kind.quotient is not None:
+            return text_of_quotient(sql, kind)
         if not is_free(kind):
             return f"CAST({sql} AS STRING)"
         # The scale is Headrace's choice, not the user's: print no more digits than the value has.

@@ -20,6 +20,7 @@ from headrace.sql.calls import Calls
 from headrace.sql.casts import array_text, cast
 from headrace.sql.collations import spark_collation
 from headrace.sql.datatypes import sql_type
+from headrace.sql.decimals import shown_decimals
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.lambdas import spark_variable
 from headrace.sql.literals import number_literal, spark_string
@@ -322,7 +323,14 @@ class Expressions(Calls):
         texts = [cast(result, kind).sql for result in results]
         whens = " ".join(f"WHEN {condition} THEN {text}" for condition, text in zip(conditions, texts, strict=False))
         otherwise = f" ELSE {texts[-1]}" if default is not None else ""
-        return Typed(f"CASE {whens}{otherwise} END", kind)
+        decimals = None
+        if kind.quotient is not None:
+            shown = ["NULL" if result.type is None else shown_decimals(result) for result in results]
+            listed = " ".join(
+                f"WHEN {condition} THEN {each}" for condition, each in zip(conditions, shown, strict=False)
+            )
+            decimals = f"CASE {listed}{f' ELSE {shown[-1]}' if default is not None else ''} END"
+        return Typed(f"CASE {whens}{otherwise} END", kind, decimals=decimals)
 
     # --- arrays, structs, jsonb -----------------------------------------------------------------------------------
 

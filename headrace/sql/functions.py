@@ -27,6 +27,7 @@ from headrace.sql import (
     texts,
 )
 from headrace.sql.casts import cast, printed
+from headrace.sql.decimals import shown_decimals
 from headrace.sql.format import format_text
 from headrace.sql.literals import spark_string
 from headrace.sql.operators import arithmetic, compare, power, same_type
@@ -96,7 +97,7 @@ def _number(name: str, value: Typed) -> Typed:
 def _abs(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 1)
     value = _number(name, args[0])
-    return Typed(f"abs({value.sql})", undeclared(value.type))
+    return Typed(f"abs({value.sql})", undeclared(value.type), decimals=value.decimals)
 
 
 def _ceil_floor(name: str, args: list[Typed]) -> Typed:
@@ -212,14 +213,19 @@ def _coalesce(name: str, args: list[Typed]) -> Typed:
     converted = [cast(arg, kind).sql for arg in args]
     if name in ("greatest", "least") and len(converted) == 1:
         return Typed(converted[0], kind)
-    return Typed(f"{name}({', '.join(converted)})", kind)
+    decimals = None
+    if name == "coalesce" and kind.quotient is not None:
+        whens = [f"WHEN {arg.sql} IS NOT NULL THEN {shown_decimals(arg)}" for arg in args if arg.type is not None]
+        decimals = f"CASE {' '.join(whens)} END"
+    return Typed(f"{name}({', '.join(converted)})", kind, decimals=decimals)
 
 
 def _nullif(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 2)
     left, right = same_type("=", *args)
     kept = args[0] if args[0].type is not None else left
-    return Typed(f"CASE WHEN {compare('=', left, right).sql} THEN NULL ELSE {kept.sql} END", kept.type)
+    sql = f"CASE WHEN {compare('=', left, right).sql} THEN NULL ELSE {kept.sql} END"
+    return Typed(sql, kept.type, decimals=kept.decimals)
 
 
 # --- text and bytes ---------------------------------------------------------------------------------------------

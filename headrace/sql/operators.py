@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+from headrace.decimals import SIGNIFICANT
 from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
 from headrace.sql import intervals, zoned
 from headrace.sql.casts import cast
+from headrace.sql.decimals import is_dynamic, quotient_decimals, shown_decimals
 from headrace.sql.typed import (
     BOOLEAN,
     BYTEA,
@@ -16,6 +18,7 @@ from headrace.sql.typed import (
     DOUBLE,
     INTEGER,
     INTERVAL,
+    MAX_DIGITS,
     NUMERIC,
     TEXT,
     TIMESTAMP,
@@ -29,6 +32,7 @@ from headrace.sql.typed import (
     is_moment,
     is_number,
     is_text,
+    least_shown,
     loosened,
     numeric,
     undeclared,
@@ -96,19 +100,79 @@ def _numbers(symbol: str, left: Typed, right: Typed) -> Typed:
 
 def _decimals(symbol: str, left: Typed, right: Typed) -> Typed:
     if symbol == "/":
-        # With its own rules Spark would give 1.0 / 3 six digits; these operands give every quotient 18.
-        sql = f"(CAST({left.sql} AS DECIMAL(38,18)) / CAST({right.sql} AS DECIMAL(38,18)))"
-        return Typed(sql, numeric(38, 18, free=True))
+        return _quotient(left, right)
     kinds = left.type, right.type
     (p1, s1), (p2, s2) = map(digits, kinds)
+    sides, more = (_decimal(left), _decimal(right)), None
+    if symbol == "*" and (kinds[0].quotient or kinds[1].quotient):
+        scales = factor_scales(*kinds)
+        sides = tuple(
+            side if scale == digits(kind)[1] else f"CAST({side} AS DECIMAL(38,{scale}))"
+            for side, kind, scale in zip(sides, kinds, scales, strict=True)
+        )
+        s1, s2 = scales
+        more = _shown_of_product(*kinds)
     whole, scale = max(p1 - s1, p2 - s2), max(s1, s2)
     result = {
         "+": numeric(whole + scale + 1, scale, *kinds),
         "-": numeric(whole + scale + 1, scale, *kinds),
-        "*": numeric(p1 + p2 + 1, s1 + s2, *kinds),
+        "*": numeric(p1 + p2 + 1, s1 + s2, *kinds, quotient=more),
         "%": numeric(min(p1 - s1, p2 - s2) + scale, scale, *kinds),
     }[symbol]
-    return Typed(f"({_decimal(left)} {symbol} {_decimal(right)})", result)
+    decimals = None
+    if is_dynamic(left) or is_dynamic(right):
+        one, other = shown_decimals(left), shown_decimals(right)
+        decimals = f"({one} + {other})" if symbol == "*" else f"greatest({one}, {other})"
+    return Typed(f"({sides[0]} {symbol} {sides[1]})", result, decimals=decimals)
+
+
+def _quotient(left: Typed, right: Typed) -> Typed:
+    over, under, result = quotient_types(left.type, right.type)
+    sql = f"(CAST({left.sql} AS {over.spark}) / CAST({right.sql} AS {under.spark}))"
+    if result.scale == QUOTIENT_SCALE:  # it may be more in Spark
+        sql = f"CAST({sql} AS {result.spark})"
+    return Typed(sql, result, decimals=quotient_decimals(left, right))
+
+
+QUOTIENT_SCALE = 20
+
+
+def quotient_types(left: SqlType, right: SqlType) -> tuple[SqlType, SqlType, SqlType]:
+    """What the operands of a division are cast to, and the type that it gives.
+
+    Spark gives a quotient 38 digits, of which 38 - n / 2 - 1 are decimals, where n is how many digits the dividend has
+    before the point plus the divisor behind it. With its own rules 1.0 / 3 would have six decimals. So both get all
+    the digits that there are, divided up such that n is 35, if they have the room: then it has 20.
+    """
+    (p1, s1), (p2, s2) = digits(left), digits(right)
+    wanted = 2 * (MAX_DIGITS - 1 - QUOTIENT_SCALE) + 1
+    whole = min(max(p1 - s1, wanted - s2), MAX_DIGITS - s1)
+    # Numbers of more than 20 digits are not expected of a divisor that has not said how many it has.
+    scale = min(max(s2, wanted - whole), MAX_DIGITS - min(p2 - s2, 20))
+    decimals = MAX_DIGITS - min(whole + scale, MAX_DIGITS) // 2 - 1
+    shown = max(least_shown(left), least_shown(right))
+    return (
+        numeric(MAX_DIGITS, MAX_DIGITS - whole),
+        numeric(MAX_DIGITS, scale),
+        numeric(MAX_DIGITS, min(decimals, QUOTIENT_SCALE), quotient=(shown, 0)),
+    )
+
+
+def factor_scales(left: SqlType, right: SqlType) -> tuple[int, int]:
+    """Decimals of two factors, one of them a quotient: as many as it has would leave no room before the point."""
+    s1, s2 = digits(left)[1], digits(right)[1]
+    if left.quotient is not None and right.quotient is not None:
+        return min(s1, SIGNIFICANT), min(s2, SIGNIFICANT)
+    if left.quotient is not None:
+        return min(s1, max(SIGNIFICANT, 26 - s2)), s2
+    return s1, min(s2, max(SIGNIFICANT, 26 - s1))
+
+
+def _shown_of_product(left: SqlType, right: SqlType) -> tuple[int, int]:
+    if left.quotient is not None and right.quotient is not None:
+        return left.quotient[0], left.quotient[1] + right.quotient[1] + SIGNIFICANT
+    quotient, other = (left, right) if left.quotient is not None else (right, left)
+    return quotient.quotient[0], quotient.quotient[1] + least_shown(other)
 
 
 def _decimal(value: Typed) -> str:
@@ -161,7 +225,7 @@ def negate(value: Typed) -> Typed:
         raise UndefinedFunction(f"operator does not exist: - {describe(value.type)}")
     if value.type == INTERVAL:
         return intervals.negated(value)
-    return Typed(f"(- {value.sql})", undeclared(value.type))
+    return Typed(f"(- {value.sql})", undeclared(value.type), decimals=value.decimals)
 
 
 def power(left: Typed, right: Typed) -> Typed:

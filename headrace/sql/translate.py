@@ -10,7 +10,7 @@ is refused: a query must not run with a clause left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from headrace.errors import DataError, SqlSyntaxError
 from headrace.sql import zoned
 from headrace.sql.casts import assign as _assign
 from headrace.sql.casts import cast
+from headrace.sql.decimals import handed_out
 from headrace.sql.expressions import _METHODS as _EXPRESSION_METHODS
 from headrace.sql.expressions import position_of, unsupported
 from headrace.sql.grouping import has_aggregate, own_calls
@@ -40,12 +41,15 @@ def to_spark(
     table_names: Mapping[str, str] | None = None,
     qualified: bool = True,
     within: str | None = None,
+    printed: bool = False,
 ) -> str:
     """Spark SQL for a bound query or expression. Stored relations are read from the views that table_names gives.
 
     Columns keep their qualifiers, or lose them (``qualified=False``), or are fields of the struct named ``within``.
+    ``printed``: its results are for people and clients. A quotient among them says how many decimals are shown.
     """
     translator = Translator(table_names or {}, qualified=qualified, within=within)
+    translator.printed = expression if printed else None
     if isinstance(expression, (exp.Query, exp.Values)):
         return translator.query(expression)
     return translator.text(expression)
@@ -71,6 +75,15 @@ def assign(sql: str, source: SqlType | None, target: SqlType, column: str) -> st
     return _assign(Typed(sql, source), target, column).sql
 
 
+def _keys(group: exp.Expression) -> Iterator[exp.Expression]:
+    """The expressions that a GROUP BY has, also inside of ROLLUP and its like."""
+    for each in group.iter_expressions():
+        if isinstance(each, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
+            yield from _keys(each)
+        else:
+            yield each
+
+
 def _outputs(query: exp.Expression) -> list[exp.Expression] | None:
     """The columns of a SELECT, for errors to point at."""
     query = query.unnest()
@@ -92,6 +105,8 @@ class Translator(Subqueries):
         super().__init__(qualified=qualified, within=within)
         self._unfolded: dict[int, Typed] = {}
         self.table_names = table_names
+        self.printed: exp.Expression | None = None
+        """The query whose results are for people and clients."""
         self._types: dict[int, Types] = {}
 
     @classmethod
@@ -179,6 +194,7 @@ class Translator(Subqueries):
 
     def _projections(self, node: exp.Select, want: Types | None) -> list[tuple[str, str]]:
         items = []
+        printed = node is self.printed and node.args.get("distinct") is None
         for number, each in enumerate(node.expressions):
             value = self.value(each.unalias())
             kind = want[number] if want is not None else None
@@ -186,8 +202,21 @@ class Translator(Subqueries):
                 value = cast(value, kind)
             elif value.type is None:
                 value = cast(value, TEXT)
-            items.append((each.alias_or_name, value.sql))
+            sql = handed_out(value) if printed and self._has_operands(node, each, value) else value.sql
+            items.append((each.alias_or_name, sql))
         return items
+
+    def _has_operands(self, node: exp.Select, item: exp.Expression, value: Typed) -> bool:
+        """Whether it can be told by them, once more and at little cost, how many decimals of a quotient are shown."""
+        if value.decimals is None or item.find(exp.Query) is not None:
+            return False
+        if any(is_set_returning(call.this) or generates(call) for call in own_calls(item)):
+            return False
+        # Where a group is one of quotients, its operands are not at hand.
+        group = node.args.get("group")
+        return group is None or not any(
+            not isinstance(key, exp.Column) and self.text(key) in value.sql for key in _keys(group)
+        )
 
     def _unfold(self, node: exp.Select) -> str:
         """Set-returning functions inside expressions, or several side by side, as one more thing in FROM.

@@ -55,6 +55,9 @@ class Typed:
     """The value of a string constant that has no type yet."""
     parts: Parts | None = None
     """Of an interval, where they are known without taking ``sql`` apart."""
+    decimals: str | None = None
+    """Of a numeric that comes from a division: Spark SQL for how many are shown, by its operands. Not that of a stored
+    column, and only for results of a query: what is computed must not depend on it (:mod:`headrace.sql.decimals`)."""
 
 
 def describe(kind: SqlType | None) -> str:
@@ -88,17 +91,36 @@ def digits(kind: SqlType) -> tuple[int, int]:
     return {"smallint": 5, "integer": 10, "bigint": 19}[kind.name], 0
 
 
-def numeric(precision: int, scale: int, *operands: SqlType, free: bool = False) -> SqlType:
+def numeric(
+    precision: int, scale: int, *operands: SqlType, free: bool = False, quotient: tuple[int, int] | None = None
+) -> SqlType:
     """Spark's bounded decimal type (``spark.sql.decimalOperations.allowPrecisionLoss=false``).
 
-    Its scale is nobody's choice if that holds of an operand, and then all of Spark's digits are there for it."""
+    Its scale is nobody's choice if that holds of an operand, and then all of Spark's digits are there for it. Beside a
+    quotient, a value has as many decimals as that has, or as the others have, if those are more."""
     precision, scale = min(precision, MAX_DIGITS), min(scale, MAX_DIGITS)
-    return SqlType("numeric", precision=precision, scale=scale, free=free or any(map(is_free, operands)))
+    quotient = quotient or _shown_together(operands)
+    free = quotient is None and (free or any(map(is_free, operands)))
+    return SqlType("numeric", precision=precision, scale=scale, free=free, quotient=quotient)
 
 
 def is_free(kind: SqlType) -> bool:
     """Whether the zeros at the end of a numeric say nothing."""
     return kind.name == "numeric" and (kind.precision is None or kind.free)
+
+
+def least_shown(kind: SqlType) -> int:
+    """Decimals that are shown of every value, as far as its type knows."""
+    if kind.quotient is not None:
+        return sum(kind.quotient)
+    return 0 if is_free(kind) else digits(kind)[1]
+
+
+def _shown_together(kinds: Sequence[SqlType]) -> tuple[int, int] | None:
+    if all(kind.quotient is None for kind in kinds):
+        return None
+    more = max(kind.quotient[1] for kind in kinds if kind.quotient is not None)
+    return max(0, *(least_shown(kind) - more for kind in kinds)), more
 
 
 def undeclared(kind: SqlType) -> SqlType:
@@ -119,7 +141,10 @@ def _agreed(left: SqlType, right: SqlType) -> SqlType:
         return array_of(_agreed(left.element, right.element))
     if left.name == "varchar":  # the first says what it is
         return left if right.modifier in (None, left.modifier) else loosened(left)
-    return replace(left if left.modifier == right.modifier else undeclared(left), free=left.free or right.free)
+    kind = left if left.modifier == right.modifier else undeclared(left)
+    if (quotient := _shown_together((left, right))) is not None:
+        return replace(undeclared(kind), free=False, quotient=quotient)
+    return replace(kind, free=left.free or right.free)
 
 
 def widen(left: SqlType, right: SqlType) -> SqlType | None:

@@ -41,6 +41,74 @@ to_number('12.30', '99.99'); ARRAY[1.50, 2]; ARRAY[1.5::numeric(10,2)]; ROW(1.50
 gcd(12, 8); lcm(4, 6); width_bucket(5.35, 0.024, 10.06, 5)
 """
 
+QUOTIENTS = """
+10.0 / 4; 1.0 / 3; 1 / 3.0; -1 / 3.0; 2 / 3.0; 10 / 3.0; 0 / 3.0; 0.0 / 7; 1.5 / 1.5; 1.5 / 1; 1.50 / 1.0; 3 / 2.0
+3.0 / 2; 1.9 / 1.1; 100 / 100.0; 10000 / 1.0; 20000 / 10000.0; 15000 / 10000.0; 15000.0 / 1; 12345.678 / 1
+100000000.0 / 1; 123456789.0 / 1; 123456789.0 / 10000; 999999999999.0 / 7; 1234567890123.45 / 3; 12345678901234567.0 / 2
+0.001 / 3; 0.0002 / 1; 0.5 / 0.0001; 0.00012 / 0.00005; 1 / 9999.0; 1.0000000000001 / 3; 1.00000000000000000001 / 3
+5.000000000000000000 / 3; 1::numeric / 3; 7::bigint::numeric / 9::bigint; 1::smallint / 7.0; 2::numeric(10,2) / 3
+2::numeric(10,2) / 3::numeric(12,4); 1e10 / 3; 1e16 / 3; 1e17 / 7.0; 22 / 7.0 / 3; 1.0 / 3 / 7; 7.0 / (1.0 / 3)
+10.0 / 4 + 1; 1 / 3.0 + 1; 1 - 1 / 3.0; 1 / 3.0 + 0.001; 10 / 4.0 - 2.5; 1 / 3.0 * 100; 100 * (1 / 3.0); 10.0 / 4 * 1.50
+100.0 * 1 / 3; 2 * (10 / 4.0); (10 / 4.0) * (10 / 4.0); (1000 / 3.0) * (5 / 2.0); - (10 / 4.0); + (10 / 4.0)
+abs(-10 / 4.0); abs(-1 / 3.0); round(10 / 4.0, 2); round(1 / 3.0, 20); round(2 / 3.0); trunc(2 / 3.0, 3); ceil(2 / 3.0)
+floor(-2 / 3.0); sign(-2 / 3.0); coalesce(NULL, 10 / 4.0); coalesce(10 / 4.0, 0); coalesce(NULL::numeric / 3.0, 0)
+CASE WHEN true THEN 10 / 4.0 END; CASE WHEN false THEN 10 / 4.0 ELSE 0 END; nullif(10 / 4.0, 1); NULL::numeric / 3
+(10 / 4.0)::text; (1 / 3.0)::text; (-2 / 3.0)::text; (12345678 / 7.0)::text; 'x' || (10 / 4.0); concat(1 / 3.0, 'x')
+(10 / 4.0)::numeric; (10 / 4.0)::numeric(10,2); (10 / 4.0)::numeric(38,20); (2 / 3.0)::int; (10 / 4.0)::float8
+(1 / 3.0)::numeric; scale(10 / 4.0); scale(1 / 3.0); ARRAY[10 / 4.0, 1 / 3.0]; ARRAY[1 / 3.0, NULL]::text
+(10 / 4.0) % 2; ROW(10 / 4.0, 1 / 3.0)
+greatest(10 / 4.0, 7 / 2.0); to_char(10 / 4.0, '99.99'); mod(10 / 4.0, 2); div(10, 4.0); 10 / 3.0 * 100
+avg(x) FROM (VALUES (1), (2)) v(x); avg(x) FROM (VALUES (1), (1)) v(x); avg(x) FROM (VALUES (0)) v(x)
+avg(x) FROM (VALUES (-1), (-2)) v(x); avg(x) FROM (VALUES (1), (2), (2)) v(x); avg(x) FROM (VALUES (NULL::int)) v(x)
+avg(x) FROM (VALUES (1.50)) v(x); avg(x) FROM (VALUES (1.10), (2.205)) v(x); avg(x) FROM (VALUES (10001), (10002)) v(x)
+avg(x) FROM (VALUES (12345)) v(x); avg(x) FROM (VALUES (15000), (15001)) v(x); avg(x) FROM (VALUES (0.3), (0.5)) v(x)
+avg(x) FROM (VALUES (123456789012::bigint), (5)) v(x); avg(x) FROM (VALUES (1::smallint), (4)) v(x)
+avg(DISTINCT x) FROM (VALUES (1), (1), (4)) v(x); avg(x) FILTER (WHERE x > 1) FROM (VALUES (1), (2), (5)) v(x)
+avg(x::numeric(10,2)) FROM (VALUES (1), (2)) v(x); avg(x) OVER () FROM (VALUES (7)) v(x)
+avg(x) + 1 FROM (VALUES (1), (2)) v(x); avg(x) * 1.5 FROM (VALUES (1), (2)) v(x); round(avg(x)) FROM (VALUES (1)) v(x)
+coalesce(avg(x), 0) FROM (VALUES (NULL::int)) v(x); coalesce(avg(x), 0) FROM (VALUES (3), (4)) v(x)
+avg(x)::text FROM (VALUES (1), (2)) v(x); sum(x) / count(*) FROM (VALUES (1.0), (2)) v(x)
+sum(x / 3.0) FROM (VALUES (1), (2)) v(x); max(x / 3.0) FROM (VALUES (1), (2)) v(x); sum(x / 4.0) FROM (VALUES (10)) v(x)
+avg(x / 3.0) FROM (VALUES (1), (2)) v(x); array_agg(x / 3.0) FROM (VALUES (1), (20)) v(x)
+x / 3.0 FROM (VALUES (1)) v(x) GROUP BY x; x / 3.0 FROM (VALUES (10)) v(x) GROUP BY x / 3.0
+q FROM (SELECT 10 / 4.0 AS q) v; q + 1 FROM (SELECT 10 / 4.0 AS q) v; q::text FROM (SELECT 1 / 3.0 AS q) v
+1 / 30000.0; 1 / 20000.0; 0 / 10000.0; 0.0000 / 12345678; (1 / 30000.0)::text; (1.5 / 1)::text; (SELECT 0.5 / 2)
+q FROM (SELECT 1.5 / 1 AS q) v; DISTINCT x / 3.0 FROM (VALUES (20)) v(x)
+x / 3.0 AS a FROM (VALUES (1), (2)) v(x) ORDER BY a DESC
+x / 3.0 AS a FROM (VALUES (1), (2)) v(x) ORDER BY 1 DESC LIMIT 1; (SELECT 10 / 4.0); (SELECT 1 / 3.0) * 2
+"""
+
+FACTORS = (
+    "0", "1", "-1", "2", "3", "7", "10", "99", "100", "9999", "10000", "10001", "19999", "20000", "123456789",
+    "0.01", "0.5", "1.5", "1.99", "-2.25", "33.33", "12345.67", "9999.99", "0.0001", "-0.0003", "1000000.5",
+)  # fmt: skip
+"""Of two columns: pairs of them are divided, and averaged."""
+
+OF_FACTORS = """
+SELECT id, a / b, a / b + 1, a / 4 * 2, a / 3, 100.0 * a / b, i / b, a / i, abs(a / b), - (a / b), round(a / b, 3),
+    coalesce(a / c, 0), a / 8 * 1.25, CASE WHEN a > b THEN a / b ELSE b / 7 END, i::numeric / 7 FROM {t}
+    WHERE (a = 0 OR abs(a) >= 0.0002 * abs(b)) AND abs(b) BETWEEN 0.01 AND 50000 ORDER BY id;
+SELECT id, a / b, a / b - 1, a / 8 * 100, a / b::numeric(20,10), b * a / b FROM {t}
+    WHERE a = 0 OR abs(a) >= 0.0002 * abs(b) ORDER BY id;
+SELECT id, avg(a) OVER (ORDER BY id ROWS 2 PRECEDING), avg(i) OVER (PARTITION BY i) FROM {t} ORDER BY id;
+SELECT i, avg(a), avg(b), avg(i), avg(a * b), avg(a) + 1, sum(a) / count(*), coalesce(avg(c), 0),
+    avg(a) FILTER (WHERE a > 0), avg(DISTINCT a), max(a / 3), round(avg(a), 2), sum(a / 4) FROM {t}
+    GROUP BY i ORDER BY i;
+SELECT avg(a), avg(b), avg(i), avg(a / 4), avg(c) FROM {t};
+SELECT a % 3, avg(b) FROM {t} GROUP BY a % 3 ORDER BY 1;
+SELECT i, avg(a) AS m FROM {t} GROUP BY ROLLUP (i) HAVING avg(a) <> 1 ORDER BY avg(a) DESC, i;
+SELECT DISTINCT ON (i) i, a / 7 AS q FROM {t} ORDER BY i, q DESC, id;
+"""
+"""Queries on a table of all pairs of them."""
+
+OF_AVERAGES = """
+SELECT i, m, n, q, r FROM {t} ORDER BY i;
+SELECT i, m::text, n || '', concat(q), ARRAY[m, n], ARRAY[m]::text, - m, abs(q), m::numeric FROM {t} ORDER BY i;
+SELECT max(m), min(n), array_agg(q ORDER BY i) FROM {t};
+SELECT m FROM {t} UNION ALL SELECT n FROM {t} ORDER BY 1;
+"""
+"""Queries on a view that has stored quotients and averages. None of them begins with the digit 1, in base 10,000."""
+
 FLOATS = """
 1::float8; 0.1::float8; 1.5::real; 'NaN'::float8; 'Infinity'::float8; '-Infinity'::real; 1e15::float8; 1e14::float8
 123456789012345680::float8; 1e-4::float8; 1e-5::float8; 0.1::real; 1e6::real; 123456.7::real; 1234567::real
@@ -289,6 +357,15 @@ DIFFERENT = {
     "least(1.5, 1.50)": "1.50",
     "ARRAY[1.50, 2]": "{1.50,2.00}",
     "to_number('12.30', '99.99')": "12.3",
+    # PostgreSQL goes on with what it has rounded to 16 digits.
+    "22 / 7.0 / 3": "1.04761904761904761905",
+    "10 / 3.0 * 100": "333.3333333333333333",
+    # A quotient has no more than 20 decimals.
+    "1 / 30000.0": "0.00003333333333333333",
+    "(1 / 30000.0)::text": "0.00003333333333333333",
+    # Text is made by the value alone, which might have been stored: it begins with the digit 1.
+    "(1.5 / 1)::text": "1.5000000000000000",
+    "q FROM (SELECT 1.5 / 1 AS q) v": "1.5000000000000000",
     # Java's functions, not C's: the last digit may be another.
     "exp(1::float8)": "2.7182818284590455",
     # Types that there are not: a regtype, an interval of days only, a timestamp whose digits were declared.
@@ -307,16 +384,14 @@ and docs/server.md say why."""
 EXPRESSIONS = {
     name: [each.strip() for line in text.strip().splitlines() for each in line.split(";") if each.strip()]
     for name, text in {
-        "booleans": BOOLEANS, "integers": INTEGERS, "numerics": NUMERICS, "floats": FLOATS, "texts": TEXTS,
-        "binaries": BINARIES, "times": TIMES, "intervals": INTERVALS, "jsons": JSONS, "arrays": ARRAYS,
+        "booleans": BOOLEANS, "integers": INTEGERS, "numerics": NUMERICS, "quotients": QUOTIENTS,
+        "floats": FLOATS, "texts": TEXTS, "binaries": BINARIES, "times": TIMES,
+        "intervals": INTERVALS, "jsons": JSONS, "arrays": ARRAYS,
         "aggregates": AGGREGATES,
     }.items()
 }  # fmt: skip
 
 KNOWN = {
-    "1.0 / 3": "0.333333333333333333",
-    "10.0 / 4": "2.5",
-    "avg(x) FROM (VALUES (1), (2)) v(x)": "1.5",
     "sqrt(2.0)": "1.4142135623730951",
     "'1.50'::jsonb": "1.5",
     """'{"aa": 1, "b": 2}'::jsonb::text""": '{"aa": 1, "b": 2}',

@@ -107,6 +107,59 @@ def test_columns(postgres, connect, table):
     assert not wrong, "\n".join(wrong)
 
 
+def different(
+    queries: str, postgres: psycopg.Connection, connection: psycopg.Connection, forms: tuple = (TEXT, BINARY)
+) -> list[str]:
+    """What the answers to some queries have not in common."""
+    wrong = []
+    for sql, form in itertools.product(queries.split(";\n")[:-1], forms):
+        theirs, ours = (ask(each, sql, form) for each in (postgres, connection))
+        for at, (their, our) in enumerate(zip(theirs, ours, strict=True)):
+            if their != our:
+                pairs = list(itertools.zip_longest(our[2], their[2]))
+                found = [(number, *pair) for number, pair in enumerate(pairs) if pair[0] != pair[1]]
+                wrong.append(
+                    f"{sql}\n  column {at}, {len(found)} of {len(pairs)} rows: {found[:3]} {our[:2]} {their[:2]}"
+                )
+    return wrong
+
+
+def test_quotients(postgres, connect, table):
+    connection = connect()
+    pairs = [(one, other) for one in cases.FACTORS for other in cases.FACTORS if float(other)]
+    rows = ", ".join(
+        f"({number}, {a}, {b}, {'NULL' if number % 3 else b}, {number * 7919 % 31 + 2})"
+        for number, (a, b) in enumerate(pairs)
+    )
+    for each in (postgres, connection):
+        each.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, a numeric(12,2), b numeric(16,4), c numeric(16,4), i int)"
+        )
+        each.execute(f"INSERT INTO {table} VALUES {rows}")
+    wrong = different(cases.OF_FACTORS.format(t=table), postgres, connection)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_stored_quotients(postgres, connect, table):
+    """Of a view's column it is known which decimals are shown, unless it begins with the digit 1 in base 10,000."""
+    connection = connect()
+    for each in (postgres, connection):
+        each.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, i int, a numeric(12,2))")
+        rows = ", ".join(f"({id}, {id % 10}, {(id * 7919) % 100_000 + 30}.25)" for id in range(1, 200))
+        each.execute(f"INSERT INTO {table} VALUES {rows}")
+        each.execute(
+            f"CREATE MATERIALIZED VIEW {table}_v AS SELECT i, avg(a) AS m, avg(i) / 100 AS n, sum(a) / count(*) AS q,"
+            f" round(avg(a), 2) AS r FROM {table} WHERE i > 2 GROUP BY i"
+        )
+    wrong = different(cases.OF_AVERAGES.format(t=f"{table}_v"), postgres, connection)
+    assert not wrong, "\n".join(wrong)
+    copied = []
+    for each in (postgres, connection):
+        with each.cursor() as cursor, cursor.copy(f"COPY (SELECT * FROM {table}_v ORDER BY i) TO STDOUT") as copy:
+            copied.append(b"".join(copy))
+    assert copied[0] == copied[1]
+
+
 def test_intervals(postgres, connect, table):
     connection = connect()
     pairs = [(one, other) for one in cases.SPANS for other in cases.SPANS]

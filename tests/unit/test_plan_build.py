@@ -195,7 +195,7 @@ def test_numerics_have_exact_types(catalog):
     node = plan("SELECT c / 2 AS x, c + 1 AS y FROM u UNION ALL SELECT c, 1 FROM u", catalog)
     kinds = [output_types(branch, catalog) for branch in node.inputs]
     assert kinds[0] == kinds[1]
-    assert {name: str(kind) for name, kind in kinds[0].items()} == {"x": "numeric(38,18)", "y": "numeric(13,2)"}
+    assert {name: str(kind) for name, kind in kinds[0].items()} == {"x": "numeric(38,20)", "y": "numeric(13,2)"}
 
 
 def test_nodes_check_themselves():

@@ -91,7 +91,7 @@ def test_expressions(text, expected):
     ("text", "expected"),
     [
         ("i + i", "integer"), ("i + l", "bigint"), ("i / i", "integer"), ("i + f", "double precision"),
-        ("m + m", "numeric(11,2)"), ("m * m", "numeric(21,4)"), ("m / m", "numeric(38,18)"), ("m % i", "numeric(10,2)"),
+        ("m + m", "numeric(11,2)"), ("m * m", "numeric(21,4)"), ("m / m", "numeric(38,20)"), ("m % i", "numeric(10,2)"),
         ("n + n", "numeric(38,10)"), ("n * n", "numeric(38,20)"), ("n + f", "double precision"),
         ("1.50", "numeric(3,2)"),
         ("2147483647", "integer"), ("2147483648", "bigint"), ("9223372036854775808", "numeric(19,0)"),
