@@ -28,6 +28,7 @@ from headrace.engine import moments
 from headrace.engine.bulk import BulkWriter
 from headrace.engine.changed import ChangedRows, Touched, are_few
 from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
+from headrace.engine.choice import Choices
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.evaluate import Pieces, at_its_time, quoted
@@ -76,6 +77,8 @@ class KeyedRelations:
         self._watermarks = Watermarks(storage)
         self._held = HeldClocks()
         self._changed = ChangedRows(spark, storage, frames)
+        self.computed_anew = 0
+        """How often a relation was, because so much had changed"""
 
     def advance(
         self,
@@ -130,7 +133,7 @@ class KeyedRelations:
         since: Mapping[int, Mapping[str, Any]],
     ) -> Manifest:
         """``state`` has the time to go on to, ``before`` are the offsets with the time that it was."""
-        jobs = jobs_of(state)
+        jobs, choices = jobs_of(state), Choices(FEW_KEYS, missed)
         for relation in state.catalog.in_order():
             if relation.operator is None:
                 continue
@@ -144,12 +147,16 @@ class KeyedRelations:
             stood = since.get(relation.id, before)
             times = [moments.time_of(offsets, relation) for offsets in (stood, state.offsets)]
             moved = relation.operator.clock is not None and times[0] != times[1]
-            if not moved and not any(touched.values()):
+            if not moved and not any(touched.values()) and not choices.concerns(relation):
                 continue
             behind = any(files.values())
-            mapped = built == VNODES and not behind and self._maps(relation, touched)
+            whole = built == VNODES and not behind
+            if whole and choices.leaves_out(state, relation, touched):
+                continue
             work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
-            if mapped:
+            if whole and choices.is_anew(state, relation, touched):
+                work = functools.partial(self._recomputed, state, relation, None, epoch)
+            elif whole and self._maps(relation, touched):
                 work = functools.partial(self._mapped, state, relation, touched, epoch, work)
             delta = self._blaming(state, relation, work)
             if delta is None:
@@ -162,6 +169,7 @@ class KeyedRelations:
                     runs[id] = new_runs(runs.get(id, ()), files, epoch)
             state = dataclasses.replace(state, runs=runs)
         self._changed.forget()
+        self.computed_anew += choices.anew
         return state
 
     def due_in(self, state: Manifest) -> float:
@@ -502,18 +510,21 @@ class KeyedRelations:
         new = self._pieces.evaluated(state, relation, at_its_time(state, relation, frames))
         if only is not None:
             new, old = new.where(only), old.where(only)
-        return self._replaced(state, relation, new, old, epoch)
+        return self._replaced(state, relation, new, old, epoch, whole=keys is None and only is None)
 
     def _replaced(
-        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int
+        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int, *, whole: bool = False
     ) -> TableDelta | None:
-        """Some rows in place of others that the relation holds."""
+        """Some rows in place of others that the relation holds; ``whole``: in place of all."""
         layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
         if sum(run.rows for run in runs) <= SMALL_ROWS and not relation.operator.passing:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
                 held = old.toArrow().select(layout.names).cast(layout.row_schema)
                 return difference(relation, few.cast(layout.row_schema), held)
+        if whole:  # tasks that write read what is there themselves
+            files = self._bulk.replace(layout, new, epoch=epoch, old_runs=runs)
+            return TableDelta(relation=relation, files=tuple(files)) if files else None
         struct = f"struct({', '.join(quoted(layout))})"
         kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
         changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
