@@ -31,7 +31,7 @@ from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.choice import Choices
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
-from headrace.engine.evaluate import Pieces, at_its_time, quoted
+from headrace.engine.evaluate import ONE_TASK_ROWS, Pieces, at_its_time, quoted
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
 from headrace.engine.held import HeldClocks
@@ -500,6 +500,8 @@ class KeyedRelations:
 
         ``only``: a condition on the relation's rows, beyond which all stay as they are.
         """
+        if keys is None and only is None and (found := self._all_by_driver(state, relation)) is not None:
+            return difference(relation, *found)
         frames = self._pieces.inputs(state, relation)
         old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
@@ -511,6 +513,20 @@ class KeyedRelations:
         if only is not None:
             new, old = new.where(only), old.where(only)
         return self._replaced(state, relation, new, old, epoch, whole=keys is None and only is None)
+
+    def _all_by_driver(self, state: Manifest, relation: Relation) -> tuple[pa.Table, pa.Table] | None:
+        """All rows that there are to be, and all that there are; None if that is much to read, or work for Spark."""
+        ids = state.catalog.stored_inputs(relation.reads)
+        stored = sum(run.rows for id in (relation.id, *ids) for run in state.runs.get(id, ()))
+        clock, passing = relation.operator.clock is not None, set(ids) != set(relation.reads)
+        if stored > ONE_TASK_ROWS or clock or passing or not self._pieces.is_plain(state, relation):
+            return None
+        rows = {}
+        for id in (relation.id, *ids):
+            layout = Layout.of(state.catalog.relations[id])
+            rows[id] = self._changed.all_rows(layout, state.runs.get(id, ())).select(layout.names)
+        old = rows.pop(relation.id)
+        return self._pieces.computed(state, relation, rows), old
 
     def _replaced(
         self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int, *, whole: bool = False
