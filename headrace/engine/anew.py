@@ -5,7 +5,7 @@ was written than is held, all of it is the cheaper way. The relation's rows are 
 what its query says; only how long the epoch takes is decided here, and therefore from figures that are known without
 reading anything: what the epoch wrote, and what the manifest says is stored.
 
-Costs are in rows that a query of Spark's reads. The factors were measured with `bench.incremental_vs_full`
+Costs are in rows that a query of Spark's reads. The factors are estimates from a few measurements on two cores
 (docs/design/incremental.md); they need not be exact, because where both ways cost about the same either will do.
 """
 
