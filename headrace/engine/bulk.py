@@ -19,6 +19,7 @@ from headrace.failpoints import failpoint
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.ranges import MergeRange, Staged, merge_ranges
+from headrace.state.resolve import WHOLE
 from headrace.state.runs import VNODE, WEIGHT, Run, RunFile
 from headrace.state.storage import Storage
 from headrace.state.vnode import spark_expression
@@ -65,6 +66,13 @@ class BulkWriter:
         with self._staged(rows) as staged:
             files = merge_ranges(self._spark, body, runs=(), staged=staged, indexes=self._indexes)
             return files, sum(file.rows for file in staged) // (1 if deletes else 2)
+
+    def replace(self, layout: Layout, frame: DataFrame, *, epoch: int, old_runs: tuple[Run, ...]) -> list[RunFile]:
+        """``frame`` has all rows that the relation is to hold, each key once."""
+        rows = frame.selectExpr(*_columns(layout), f"{spark_expression(layout.distribution)} AS {VNODE}")
+        body = self._body(layout, WHOLE, epoch, False)
+        with self._staged(rows) as staged:
+            return merge_ranges(self._spark, body, runs=old_runs, staged=staged, indexes=self._indexes)
 
     def merge(
         self, layout: Layout, staged: Sequence[Staged], *, epoch: int, policy: str, old_runs: tuple[Run, ...]

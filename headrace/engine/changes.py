@@ -13,8 +13,11 @@ from headrace.engine.streams import KeptRows
 from headrace.state.ranges import Staged
 from headrace.state.runs import RunFile
 
-SMALL_ROWS = 50_000
-"""Up to this many rows the change of a query travels through the driver as Arrow; beyond, only executors touch them."""
+SMALL_ROWS = 200_000
+"""Up to this many rows the change of a query travels through the driver as Arrow; beyond, only executors touch them.
+
+So many cost the driver less than a second for a table and each view on it, about as much as the Spark jobs that do the
+same need to start, stage and merge (docs/design/incremental.md)."""
 
 SMALL_BYTES = 16 << 20
 """… or fewer, if the table's rows are so large that as many would exceed this (as stored, compressed)."""

@@ -27,6 +27,9 @@ from headrace.state.prepared import in_one_process
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 from headrace.state.writer import Settling, with_internal, write_outputs
 
+DELTA_ROWS = 2 * SMALL_ROWS
+"""Of a row that is changed the old one goes and the new one comes."""
+
 Tables = list[pa.Table]
 """Rows of a relation with their vnode and weight, and of late deltas with their epoch; one for each branch."""
 
@@ -66,12 +69,12 @@ class DirectDeriver:
         if source.late is None:
             rows = source.rows
         else:
-            if sum(piece.rows for piece in source.late.pieces) > SMALL_ROWS:
+            if sum(piece.rows for piece in source.late.pieces) > DELTA_ROWS:
                 raise NotVectorized("a late delta for executors")
             reader = PieceRows(files=self._files, layout=source.layout)
             pieces = [(piece.path, piece.groups) for piece in source.late.pieces]
             rows = pa.concat_tables(reader.read(pieces, source.late.chunk))
-        if rows.num_rows > SMALL_ROWS:
+        if rows.num_rows > DELTA_ROWS:
             raise NotVectorized("a delta for executors")
         return rows.combine_chunks()
 

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ from headrace.state.cuts import RESULTS
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest, Writer
-from headrace.state.runs import WEIGHT
+from headrace.state.runs import WEIGHT, live_rows
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
 from headrace.state.store import ManifestStore
@@ -239,6 +239,7 @@ class Engine:
                 for relation in manifest.catalog
                 if relation.stored and not relation.temporary
             ],
+            "computed_anew": self.evaluator.keyed.computed_anew,
             "compactions": self.maintenance.compactions,
         }
 
@@ -311,11 +312,6 @@ def as_of(store: ManifestStore, newest: Manifest, epoch: int) -> Manifest:
             hint=f"epochs {newest.history[0][1]} to {newest.epoch} are kept; see the parameter retention",
         )
     return found
-
-
-def live_rows(runs: Sequence) -> int:
-    """Every retraction takes away a row that a run holds, so counting needs no reading."""
-    return sum(run.rows - 2 * run.retractions for run in runs)
 
 
 def parse_moment(text: str, zone: str = "UTC") -> int:

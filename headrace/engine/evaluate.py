@@ -41,6 +41,9 @@ from headrace.types import quote_spark
 ONE_TASK_ROWS = 50_000
 """Stored rows of all inputs up to which a query over the whole of them is one task's."""
 
+ARROW_ROWS = 1 << 20
+"""Rows up to which Arrow computes a piece in the driver: they are there, and Spark would have to be sent them."""
+
 KEPT = 128
 """Planned pieces."""
 
@@ -104,13 +107,15 @@ class Pieces:
         }
         return self.evaluated(state, relation, frames, self._session).toArrow().cast(layout.row_schema)
 
+    def is_plain(self, state: Manifest, relation: Relation) -> bool:
+        """Whether the driver computes the piece itself, if rows are not too many."""
+        return self._here and self._vectorized() and vector_piece_of(relation, state.catalog) is not None
+
     def _by_arrow(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table | None:
         """By the driver itself, where a task would run on its machine as well, and Arrow knows the answer."""
-        if not self._here or not self._vectorized() or sum(each.num_rows for each in rows.values()) > ONE_TASK_ROWS:
+        if not self.is_plain(state, relation) or sum(each.num_rows for each in rows.values()) > ARROW_ROWS:
             return None
         plan = vector_piece_of(relation, state.catalog)
-        if plan is None:
-            return None
         layout = Layout.of(relation)
         try:
             return plan.evaluate(rows).select(layout.names).cast(layout.row_schema)

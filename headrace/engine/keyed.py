@@ -20,17 +20,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
 from headrace.engine import moments
 from headrace.engine.bulk import BulkWriter
+from headrace.engine.changed import ChangedRows, Touched, are_few
 from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
+from headrace.engine.choice import Choices
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
-from headrace.engine.evaluate import Pieces, at_its_time, quoted
+from headrace.engine.evaluate import ONE_TASK_ROWS, Pieces, at_its_time, quoted
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
 from headrace.engine.held import HeldClocks
@@ -41,27 +42,22 @@ from headrace.engine.spark import translate_error
 from headrace.engine.touched import difference, each_once, of_keys, of_vnodes, runs_then, unfinished
 from headrace.engine.watermarks import Watermarks
 from headrace.errors import DataError, HeadraceError
-from headrace.state.files import open_parquet
 from headrace.state.first_rows import first_rows
 from headrace.state.layout import Layout
-from headrace.state.lookup import IndexCache, newest_live, starting_with
+from headrace.state.lookup import IndexCache, starting_with
 from headrace.state.manifest import Manifest
-from headrace.state.recent import RECENT
-from headrace.state.runs import WEIGHT, Run, RunFile
-from headrace.state.scan import read_files
+from headrace.state.runs import Run, RunFile
 from headrace.state.storage import Storage
-from headrace.state.vnode import VNODES, spark_expression
+from headrace.state.vnode import VNODES
 from headrace.types import quote_spark
 
-FEW_KEYS = 5_000
-"""Touched keys up to which their rows are looked up; beyond, relations are read whole."""
+FEW_KEYS = 100_000
+"""Touched keys up to which their rows are looked up; beyond, relations are read whole. Of four times as many changes
+the keys are counted."""
 
 LOOKUP_ROWS = 1 << 22
 """Stored rows that may be read to find those of the touched keys in one relation: a thousand keys anywhere in a large
 one are in about as many row groups."""
-
-Touched = Mapping[int, Sequence[RunFile]]
-"""What was written to each input."""
 
 
 class KeyedRelations:
@@ -80,8 +76,9 @@ class KeyedRelations:
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
         self._held = HeldClocks()
-        self._just_written: dict[str, pa.Table] = {}
-        """Small files that were read in this epoch, because several relations read them"""
+        self._changed = ChangedRows(spark, storage, frames)
+        self.computed_anew = 0
+        """How often a relation was, because so much had changed"""
 
     def advance(
         self,
@@ -97,7 +94,7 @@ class KeyedRelations:
         ``missed``: what was written to the inputs of relations that were built meanwhile; ``since``: the offsets of
         the state as of which they were, which has its time.
         """
-        self._just_written.clear()
+        self._changed.forget()
         before = state.offsets
         state = self._watermarks.advanced(with_clock(state), written.files)
         state = self._held.tried_again(state, written.files)
@@ -136,7 +133,7 @@ class KeyedRelations:
         since: Mapping[int, Mapping[str, Any]],
     ) -> Manifest:
         """``state`` has the time to go on to, ``before`` are the offsets with the time that it was."""
-        jobs = jobs_of(state)
+        jobs, choices = jobs_of(state), Choices(FEW_KEYS, missed)
         for relation in state.catalog.in_order():
             if relation.operator is None:
                 continue
@@ -150,12 +147,16 @@ class KeyedRelations:
             stood = since.get(relation.id, before)
             times = [moments.time_of(offsets, relation) for offsets in (stood, state.offsets)]
             moved = relation.operator.clock is not None and times[0] != times[1]
-            if not moved and not any(touched.values()):
+            if not moved and not any(touched.values()) and not choices.concerns(relation):
                 continue
             behind = any(files.values())
-            mapped = built == VNODES and not behind and self._maps(relation, touched)
+            whole = built == VNODES and not behind
+            if whole and choices.leaves_out(state, relation, touched):
+                continue
             work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
-            if mapped:
+            if whole and choices.is_anew(state, relation, touched):
+                work = functools.partial(self._recomputed, state, relation, None, epoch)
+            elif whole and self._maps(relation, touched):
                 work = functools.partial(self._mapped, state, relation, touched, epoch, work)
             delta = self._blaming(state, relation, work)
             if delta is None:
@@ -167,7 +168,8 @@ class KeyedRelations:
                 if id != relation.id or not relation.operator.passing:
                     runs[id] = new_runs(runs.get(id, ()), files, epoch)
             state = dataclasses.replace(state, runs=runs)
-        self._just_written.clear()
+        self._changed.forget()
+        self.computed_anew += choices.anew
         return state
 
     def due_in(self, state: Manifest) -> float:
@@ -229,14 +231,14 @@ class KeyedRelations:
             return self._recomputed(state, relation, None, epoch) if found is None else difference(relation, *found)
         if any(touched.get(id) for id in relation.operator.whole):
             return self._recomputed(state, relation, None, epoch)
-        keys, moved = self._few_keys(state, relation, touched), None
+        keys, moved = self._changed.few_keys(state, relation, touched, FEW_KEYS), None
         if relation.operator.clock is not None:
             then, now = (moments.time_of(offsets, relation) for offsets in (before, state.offsets))
             moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
             if moved is None:
                 return self._recomputed(state, relation, None, epoch, only=unfinished(state, relation, before))
             if keys is None or moved.num_rows > FEW_KEYS:
-                every = self._all_keys(state, relation, touched, built, moved)
+                every = self._changed.all_keys(state, relation, touched, built, moved)
                 return self._recomputed(state, relation, every, epoch)
             keys = each_once(relation, pa.concat_tables([keys, moved]))
             if keys.num_rows == 0:
@@ -245,7 +247,9 @@ class KeyedRelations:
             keys = of_vnodes(relation, keys, built)
         found = None if keys is None else self._looked_up(state, relation, keys)
         if found is None:
-            return self._recomputed(state, relation, self._all_keys(state, relation, touched, built, moved), epoch)
+            return self._recomputed(
+                state, relation, self._changed.all_keys(state, relation, touched, built, moved), epoch
+            )
         new, old = found
         return difference(relation, new, old)
 
@@ -287,7 +291,7 @@ class KeyedRelations:
 
     def _compared(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
         """What is not stored, of the touched keys: as it is now, and as it was."""
-        keys, sides = self._all_keys(state, relation, touched, VNODES), []
+        keys, sides = self._changed.all_keys(state, relation, touched, VNODES), []
         for runs in (state.runs.get, functools.partial(runs_then, state, epoch=epoch)):
             frames = {
                 id: of_keys(self._frames.frame(state.catalog.relations[id], runs(id) or ()), columns, keys)
@@ -305,13 +309,14 @@ class KeyedRelations:
         for at, (id, _) in enumerate(relation.operator.inputs):
             if not touched.get(id):
                 continue
-            if sum(file.rows for file in touched[id]) > SMALL_ROWS:
+            if not are_few({id: touched[id]}, 2 * SMALL_ROWS):
                 return None
-            rows = self._others(state, relation, at, self._few_keys(state, relation, {id: touched[id]}), epoch)
+            keys = self._changed.few_keys(state, relation, {id: touched[id]}, FEW_KEYS)
+            rows = self._others(state, relation, at, keys, epoch)
             if rows is None:
                 return None
             for weight, tables in found.items():
-                changes = self._few_changes(state, relation, {id: touched[id]}, weight)[id]
+                changes = self._changed.few(state, relation, {id: touched[id]}, weight)[id]
                 if changes.num_rows:
                     tables.append(self._pieces.computed(state, relation, rows | {id: changes}))
         nothing = Layout.of(relation).row_schema.empty_table()
@@ -332,7 +337,7 @@ class KeyedRelations:
             if keys is None:
                 if sum(run.rows for run in runs) > SMALL_ROWS:
                     return None
-                rows[id] = self._all_rows(source, runs).select(source.names)
+                rows[id] = self._changed.all_rows(source, runs).select(source.names)
                 continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys.rename_columns(list(columns)).cast(wanted)
@@ -359,35 +364,12 @@ class KeyedRelations:
                 if number != at
             }
             for weight, frames in found.items():
-                changes = self._many_changes(state, relation, {id: touched[id]}, weight)[id]
+                changes = self._changed.many(state, relation, {id: touched[id]}, weight)[id]
                 frames.append(self._pieces.evaluated(state, relation, others | {id: changes}))
         new, old = (functools.reduce(DataFrame.unionAll, frames) for frames in found.values())
         return self._replaced(state, relation, new, old, epoch)
 
     # --- by key -------------------------------------------------------------------------------------------------
-
-    def _few_keys(self, state: Manifest, relation: Relation, touched: Touched) -> pa.Table | None:
-        """The touched keys under the relation's names, each once; None if they may be many."""
-        if sum(file.rows for files in touched.values() for file in files) > 4 * FEW_KEYS:
-            return None
-        layout = Layout.of(relation)
-        schema = pa.schema([layout.row_schema.field(name) for name in relation.operator.key])
-        tables = [schema.empty_table()]
-        for id, columns in relation.operator.inputs:  # of one that is read whole nothing was touched
-            source = Layout.of(state.catalog.relations[id])
-            for file in touched.get(id, ()):
-                tables.append(self._columns(source, file, columns).rename_columns(schema.names).cast(schema))
-        keys = each_once(relation, pa.concat_tables(tables))
-        return keys if keys.num_rows <= FEW_KEYS else None
-
-    def _columns(self, layout: Layout, file: RunFile, names: Sequence[str]) -> pa.Table:
-        """Some columns of a small file that was just written."""
-        if (recent := RECENT.get((self._storage.files.root, file.path))) is not None:
-            return layout.completed(recent, list(names))
-        if file.path not in self._just_written:
-            with open_parquet(self._storage.files, file.path) as parquet:
-                self._just_written[file.path] = layout.stored(parquet.read(use_threads=False))
-        return self._just_written[file.path].select(list(names))
 
     def _looked_up(self, state: Manifest, relation: Relation, keys: pa.Table) -> tuple[pa.Table, pa.Table] | None:
         """The rows that these keys have now, and those that the relation holds; None if that is much to read."""
@@ -398,7 +380,7 @@ class KeyedRelations:
             if id in relation.operator.whole:
                 if sum(run.rows for run in state.runs.get(id, ())) > SMALL_ROWS:
                     return None
-                rows[id] = self._all_rows(source, state.runs.get(id, ())).select(source.names)
+                rows[id] = self._changed.all_rows(source, state.runs.get(id, ())).select(source.names)
                 continue
             wanted = pa.schema([source.row_schema.field(name) for name in columns])
             theirs = keys
@@ -434,7 +416,7 @@ class KeyedRelations:
             rows[id] = found.select(source.names)
             last = source.bound(found, found.num_rows - 1) if found.num_rows == count else None
             beyond = beyond and all(last is not None and file.low > last for file in touched.get(id, ()))
-        old = self._all_rows(layout, state.runs.get(relation.id, ())).select(layout.names)
+        old = self._changed.all_rows(layout, state.runs.get(relation.id, ())).select(layout.names)
         # What comes after the first rows does not change them.
         return (old, old) if beyond else (self._pieces.computed(state, relation, rows), old)
 
@@ -446,14 +428,16 @@ class KeyedRelations:
 
     def _added(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
         """The new rows of the touched groups, and the old ones; None if those are many."""
-        small = sum(file.rows for files in touched.values() for file in files) <= 4 * FEW_KEYS
+        small = are_few(touched, 4 * FEW_KEYS)
+        if not small and sum(run.rows for run in state.runs.get(relation.id, ())) > FEW_KEYS:
+            return None  # it is not worth a query to see whether they are few after all
         changes = []
         for weight in (1, -1):
-            rows = self._few_changes(state, relation, touched, weight) if small else None
+            rows = self._changed.few(state, relation, touched, weight) if small else None
             if rows is not None:
                 changes.append(self._pieces.computed(state, relation, rows))
                 continue
-            frame = self._pieces.evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            frame = self._pieces.evaluated(state, relation, self._changed.many(state, relation, touched, weight))
             changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
         if max(each.num_rows for each in changes) > FEW_KEYS:
             return None
@@ -462,7 +446,7 @@ class KeyedRelations:
         if relation.operator.key:
             old = self._starting_with(state, layout, keys)
         else:
-            old = self._all_rows(layout, state.runs.get(relation.id, ()))
+            old = self._changed.all_rows(layout, state.runs.get(relation.id, ()))
         if old is None:
             return None
         old = old.select(layout.names)
@@ -472,7 +456,7 @@ class KeyedRelations:
         """The same by a query: the old rows of the touched groups, and what came and went, grouped once more."""
         layout, operator = Layout.of(relation), relation.operator
         came, gone = (
-            self._pieces.evaluated(state, relation, self._many_changes(state, relation, touched, weight))
+            self._pieces.evaluated(state, relation, self._changed.many(state, relation, touched, weight))
             for weight in (1, -1)
         )
         names = [f"{quote_spark(name)} AS _hr_k{number}" for number, name in enumerate(operator.key)]
@@ -494,34 +478,6 @@ class KeyedRelations:
             alive = alive.mapInArrow(Averages(layout=layout, averages=operator.averages), layout.row_ddl)
         return self._replaced(state, relation, alive, old, epoch)
 
-    def _few_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, pa.Table]:
-        rows = {}
-        for id, _ in relation.operator.inputs:
-            layout = Layout.of(state.catalog.relations[id])
-            tables = [self._columns(layout, file, [*layout.names, WEIGHT]) for file in touched.get(id, ())]
-            table = pa.concat_tables(tables) if tables else layout.stored_schema.empty_table()
-            rows[id] = table.filter(pc.equal(table[WEIGHT], weight)).select(layout.names)
-        return rows
-
-    def _many_changes(self, state: Manifest, relation: Relation, touched: Touched, weight: int) -> dict[int, DataFrame]:
-        frames = {}
-        for id, _ in relation.operator.inputs:
-            source = state.catalog.relations[id]
-            layout = Layout.of(source)
-            if touched.get(id):
-                rows = read_files(self._spark, self._storage.uri(""), touched[id], layout.spark_schema)
-                frames[id] = rows.where(f"{WEIGHT} = {weight}").selectExpr(*quoted(layout))
-            else:
-                frames[id] = self._frames.empty(source)
-        return frames
-
-    def _all_rows(self, layout: Layout, runs: Iterable[Run]) -> pa.Table:
-        """Of a relation that has few rows."""
-        tables = [layout.stored_schema.empty_table()]
-        for file in (file for run in runs for file in run.files):
-            tables.append(self._columns(layout, file, layout.stored_schema.names))
-        return newest_live(layout, pa.concat_tables(tables))
-
     def _starting_with(
         self,
         state: Manifest,
@@ -537,31 +493,6 @@ class KeyedRelations:
 
     # --- queries of Spark's -------------------------------------------------------------------------------------
 
-    def _all_keys(
-        self, state: Manifest, relation: Relation, touched: Touched, built: int, moved: pa.Table | None = None
-    ) -> DataFrame:
-        """The touched keys, and those that the clock has moved."""
-        layout = Layout.of(relation)
-        parts = []
-        if moved is not None:
-            ddl = ", ".join(f"_hr_k{at} {layout.types[name].spark}" for at, name in enumerate(moved.column_names))
-            named = moved.rename_columns([f"_hr_k{at}" for at in range(moved.num_columns)])
-            parts.append(self._spark.createDataFrame(named, schema=ddl))
-        for id, columns in relation.operator.inputs:
-            if not touched.get(id):
-                continue
-            source = Layout.of(state.catalog.relations[id])
-            rows = read_files(self._spark, self._storage.uri(""), touched[id], source.spark_schema)
-            names = [
-                f"CAST({quote_spark(column)} AS {layout.types[own].spark}) AS _hr_k{number}"
-                for number, (column, own) in enumerate(zip(columns, relation.operator.key, strict=True))
-            ]
-            parts.append(rows.selectExpr(*names))
-        keys = functools.reduce(DataFrame.unionAll, parts).distinct()
-        if built == VNODES:
-            return keys
-        return keys.where(f"{spark_expression([f'_hr_k{at}' for at, _ in enumerate(relation.operator.key)])} < {built}")
-
     def _recomputed(
         self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int, only: str | None = None
     ) -> TableDelta | None:
@@ -569,6 +500,8 @@ class KeyedRelations:
 
         ``only``: a condition on the relation's rows, beyond which all stay as they are.
         """
+        if keys is None and only is None and (found := self._all_by_driver(state, relation)) is not None:
+            return difference(relation, *found)
         frames = self._pieces.inputs(state, relation)
         old = self._frames.frame(relation, state.runs.get(relation.id, ()))
         if keys is not None:
@@ -579,18 +512,35 @@ class KeyedRelations:
         new = self._pieces.evaluated(state, relation, at_its_time(state, relation, frames))
         if only is not None:
             new, old = new.where(only), old.where(only)
-        return self._replaced(state, relation, new, old, epoch)
+        return self._replaced(state, relation, new, old, epoch, whole=keys is None and only is None)
+
+    def _all_by_driver(self, state: Manifest, relation: Relation) -> tuple[pa.Table, pa.Table] | None:
+        """All rows that there are to be, and all that there are; None if that is much to read, or work for Spark."""
+        ids = state.catalog.stored_inputs(relation.reads)
+        stored = sum(run.rows for id in (relation.id, *ids) for run in state.runs.get(id, ()))
+        clock, passing = relation.operator.clock is not None, set(ids) != set(relation.reads)
+        if stored > ONE_TASK_ROWS or clock or passing or not self._pieces.is_plain(state, relation):
+            return None
+        rows = {}
+        for id in (relation.id, *ids):
+            layout = Layout.of(state.catalog.relations[id])
+            rows[id] = self._changed.all_rows(layout, state.runs.get(id, ())).select(layout.names)
+        old = rows.pop(relation.id)
+        return self._pieces.computed(state, relation, rows), old
 
     def _replaced(
-        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int
+        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int, *, whole: bool = False
     ) -> TableDelta | None:
-        """Some rows in place of others that the relation holds."""
+        """Some rows in place of others that the relation holds; ``whole``: in place of all."""
         layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
         if sum(run.rows for run in runs) <= SMALL_ROWS and not relation.operator.passing:
             few = new.limit(SMALL_ROWS + 1).toArrow()
             if few.num_rows <= SMALL_ROWS:
                 held = old.toArrow().select(layout.names).cast(layout.row_schema)
                 return difference(relation, few.cast(layout.row_schema), held)
+        if whole:  # tasks that write read what is there themselves
+            files = self._bulk.replace(layout, new, epoch=epoch, old_runs=runs)
+            return TableDelta(relation=relation, files=tuple(files)) if files else None
         struct = f"struct({', '.join(quoted(layout))})"
         kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
         changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(

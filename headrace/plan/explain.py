@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sqlglot import exp
 
 from headrace.catalog import INTERNAL, Catalog, KeyColumn, Relation
-from headrace.plan.finished import finished
+from headrace.plan.finished import can_be_computed_anew, finished
 from headrace.plan.keys import StreamKey
 from headrace.plan.nodes import Filter, Node, Project, Scan, UnionAll
 from headrace.sql.dialect import print_sql
@@ -94,7 +94,10 @@ def _piece(
     # What it looks things up in: its own rows, and those of its inputs unless their changes are enough.
     read = () if operator.adds else (catalog.relations[id].name for id, _ in operator.inputs)
     fields |= {"dist": _hash(relation.distribution), "state": name_list([relation.name, *read])}
-    lines = [indent + branch + _line(name, **fields, incremental=_rule(relation, catalog))]
+    fields["incremental"] = _rule(relation, catalog)
+    if not operator.recomputes and not operator.first and can_be_computed_anew(relation, catalog):
+        fields["large changes"] = "computed anew"
+    lines = [indent + branch + _line(name, **fields)]
     for number, (id, columns) in enumerate(operator.inputs, 1):
         each = catalog.relations[id]
         mark = "└─" if number == len(operator.inputs) else "├─"

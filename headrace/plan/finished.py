@@ -46,6 +46,19 @@ def finished(relation: Relation, catalog: Catalog) -> Finished | None:
     return next(((each.name, found[each.name]) for each in relation.columns if each.name in found), None)
 
 
+def can_be_computed_anew(relation: Relation, catalog: Catalog) -> bool:
+    """Whether all rows of one with an operator follow from what its inputs hold.
+
+    What a temporal join has found cannot be found again; what comes and goes by a clock has a rule of its own for many
+    rows; and where rows have left internal tables because they were finished, what followed from them must stay.
+    """
+    operator = relation.operator
+    if operator is None or operator.passing or operator.as_of_now or operator.clock is not None:
+        return False
+    read = [catalog.relations[id] for id in catalog.stored_inputs(relation.reads)]
+    return all(finished(each, catalog) is None for each in (relation, *read))
+
+
 def is_complete(relation: Relation, catalog: Catalog) -> bool:
     """Whether neither an internal table nor anything that may be filled from it is still being filled."""
     found, frontier = {relation.id}, [relation]

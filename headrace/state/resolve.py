@@ -9,7 +9,8 @@ the delta: the old row retracted where it is replaced, and the row that stays.
     k=2 old 'x'     nobody writes k=2: nothing
 
 The tags of new rows may be larger, to say in which order they came. With the policy "changes" the new rows have a
-weight: a key whose last one is a -1, which needs to have nothing but the key, is gone.
+weight: a key whose last one is a -1, which needs to have nothing but the key, is gone. With "whole" the new rows are
+all that there are to be, each key once: old rows of keys that have none are gone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from headrace.state.runs import WEIGHT
 TAG = "_hr_tag"
 OLD, NEW = 0, 1
 CHANGES = "changes"
+WHOLE = "whole"
 
 
 def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
@@ -32,6 +34,8 @@ def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
     if policy == "ignore":
         return _weighted(rows, retracted=np.zeros(0, dtype=np.int64), put=starts[~replaced])
     written = tags[lasts] != OLD
+    if policy == WHOLE:
+        return _weighted(rows, retracted=starts[replaced], put=lasts[written])
     retracted, put = starts[replaced & written], lasts[written]
     if policy == CHANGES:
         put = lasts[written & (rows[WEIGHT].to_numpy()[lasts] > 0)]

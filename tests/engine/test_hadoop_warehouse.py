@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import headrace
+from headrace.engine import writes
 from headrace.errors import CorruptWarehouse, EnvironmentProblem, Fenced
 
 MOUNT = "fs.viewfs.mounttable.headrace.link./warehouses"
@@ -24,7 +25,8 @@ def warehouse(spark, tmp_path):
     conf.unset(MOUNT)
 
 
-def test_everything_works_and_survives_a_crash(open_database, tmp_path):
+def test_everything_works_and_survives_a_crash(open_database, tmp_path, monkeypatch):
+    monkeypatch.setattr(writes, "SMALL_ROWS", 50_000)
     db = open_database()
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     db.sql("CREATE MATERIALIZED VIEW even AS SELECT id, v FROM t WHERE v % 2 = 0")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace
+from headrace.engine import writes
 from headrace.errors import Fenced
 from headrace.state.hadoop import HadoopStorage
 from tests.support.hdfs import Hdfs
@@ -55,7 +56,8 @@ def test_of_many_rivals_one_wins(spark, warehouse, monkeypatch):
     assert [entry.name for entry in storage.list("m")] == [str(version) for version in range(10)]
 
 
-def test_everything_works_and_survives_a_crash(spark, open_database, warehouse):
+def test_everything_works_and_survives_a_crash(spark, open_database, warehouse, monkeypatch):
+    monkeypatch.setattr(writes, "SMALL_ROWS", 50_000)  # so that executors stage and merge
     db = open_database()
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, note VARCHAR)")
     db.sql("CREATE MATERIALIZED VIEW even AS SELECT id, v FROM t WHERE v % 2 = 0")

@@ -316,8 +316,10 @@ def test_explain(catalog):
     ]
     assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
     arranged, joined, of_joined = (each.name for each in arrangements.made)
-    assert f"StreamAggregate {{ key: [s], dist: hash(s), state: [v, {of_joined}], incremental" in text
-    assert f"StreamInnerJoin {{ key: [_hr_key_0], dist: hash(_hr_key_0), state: [{joined}, {arranged}, u], incr" in text
+    anew = "large changes: computed anew, incremental"
+    assert f"StreamAggregate {{ key: [s], dist: hash(s), state: [v, {of_joined}], {anew}" in text
+    state = f"state: [{joined}, {arranged}, u], {anew}"
+    assert f"StreamInnerJoin {{ key: [_hr_key_0], dist: hash(_hr_key_0), {state}" in text
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,10 @@ def metrics(engine: Engine, server: Server) -> str:
             f"relation_{field}", "gauge", text,
             [({"relation": each["name"], "kind": each["kind"]}, each[field]) for each in status["relations"]],
         )  # fmt: skip
+    one(
+        "computed_anew_total", "counter", "Views and internal tables computed anew because much had changed.",
+        status["computed_anew"],
+    )  # fmt: skip
     one("compactions_total", "counter", "Merges of runs since the start.", status["compactions"])
     one("jobs", "gauge", "Relations that are being filled.", len(jobs))
     for field, text in (
