@@ -518,8 +518,9 @@ class KeyedRelations:
         """All rows that there are to be, and all that there are; None if that is much to read, or work for Spark."""
         ids = state.catalog.stored_inputs(relation.reads)
         stored = sum(run.rows for id in (relation.id, *ids) for run in state.runs.get(id, ()))
-        clock, passing = relation.operator.clock is not None, set(ids) != set(relation.reads)
-        if stored > ONE_TASK_ROWS or clock or passing or not self._pieces.is_plain(state, relation):
+        # Arrow leaves averages to those who divide sums by counts, and has no clock.
+        special = relation.operator.clock is not None or relation.operator.averages or set(ids) != set(relation.reads)
+        if stored > ONE_TASK_ROWS or special or not self._pieces.is_plain(state, relation):
             return None
         rows = {}
         for id in (relation.id, *ids):
