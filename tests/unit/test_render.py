@@ -66,6 +66,26 @@ def test_numeric(value, kind, text):
 
 
 @pytest.mark.parametrize(
+    ("value", "shown", "text"),
+    [
+        ("2.5", (0, 0), "2.5000000000000000"),
+        ("-0.33333333333333333333", (0, 0), "-0.33333333333333333333"),
+        ("2.66666666666666666667", (0, 0), "2.6666666666666667"),
+        ("1", (0, 0), "1.00000000000000000000"),
+        ("10000", (0, 0), "10000.0000000000000000"),
+        ("20001.5", (0, 0), "20001.500000000000"),
+        ("123456789012345678", (2, 0), "123456789012345678.00"),
+        ("3.75", (0, 2), "3.750000000000000000"),
+        ("0", (0, 0), "0.00000000000000000000"),
+    ],
+)
+def test_quotients_that_were_stored(value, shown, text):
+    kind = SqlType.from_json(replace(numeric(38, 20), quotient=shown).to_json())
+    assert kind.quotient == shown
+    assert render(Decimal(value), kind) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         (0.0, "0"),
