@@ -40,11 +40,11 @@ class Choices:
             return False
         if not self.concerns(relation):
             readers = _readers(state, relation)
-            if not readers or not all(self._can_be(state, each) for each in readers):
-                return False
             passed = {relation.id: [file for files in touched.values() for file in files]}
             above = [self._figures(state, each, passed) for each in readers]
-            if not is_cheaper_anew([self._figures(state, relation, touched), *above], above):
+            if not readers or not is_cheaper_anew([self._figures(state, relation, touched), *above], above):
+                return False
+            if not all(self._can_be(state, each) for each in readers):  # which takes longer to find out
                 return False
         self._left_out.add(relation.id)
         return True
