@@ -22,6 +22,7 @@ SIGNIFICANT = 16
 GROUP = 4
 """Decimal digits of one in base 10,000."""
 
+_POWERS = {exponent: Decimal(1).scaleb(exponent) for exponent in range(-100, 101)}
 _WIDE = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 
 
@@ -44,7 +45,7 @@ def decimals_of_value(value: Decimal, scale: int, least: int = 0, more: int = 0)
     else:
         weight = value.adjusted() // GROUP
         # Operands that differ by a power of 10,000 begin with the same digit.
-        exact = value.copy_abs() == Decimal(1).scaleb(GROUP * weight)
+        exact = value.copy_abs() == _POWERS[GROUP * weight]
         shown = SIGNIFICANT - GROUP * (weight - exact)
     return min(max(shown, least, 0) + more, scale)
 
@@ -62,5 +63,5 @@ def decimals_shown(value: Shown, scale: int) -> int:
 
 def rounded(value: Decimal, decimals: int) -> Decimal:
     """With so many decimals, half away from zero."""
-    found = value.quantize(Decimal(1).scaleb(-decimals), context=_WIDE)
+    found = value.quantize(_POWERS[-decimals], context=_WIDE)
     return found if found else found.copy_abs()

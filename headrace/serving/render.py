@@ -58,7 +58,8 @@ def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if _is_shown(column.type):
         values, decimals = (pc.struct_field(column, [at]).to_pylist() for at in range(2))
         return [
-            value if shown is None else Shown.of(value, shown) for value, shown in zip(values, decimals, strict=True)
+            value if value is None or shown is None else Shown.of(value, shown)
+            for value, shown in zip(values, decimals, strict=True)
         ]
     values, convert = column.to_pylist(), _converter(column.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
@@ -152,11 +153,11 @@ def _quotient_renderer(kind: SqlType) -> Callable[[Any], str]:
     >>> print_it(Decimal("1.33333333333333333333")), print_it(Shown.of(Decimal("1.5"), 3))
     ('1.3333333333333333', '1.500')
     """
-    least, more = kind.quotient
+    (least, more), scale = kind.quotient, kind.scale
 
     def printed(value: Decimal) -> str:
-        known = isinstance(value, Shown)
-        decimals = decimals_shown(value, kind.scale) if known else decimals_of_value(value, kind.scale, least, more)
+        known = type(value) is Shown
+        decimals = decimals_shown(value, scale) if known else decimals_of_value(value, scale, least, more)
         return format(rounded(value, decimals), "f")
 
     return printed

@@ -4,8 +4,8 @@ There are two ways to know it. By the value: so a quotient becomes text inside o
 stored it, and has to give the text that its query gives. And by the operands, as PostgreSQL knows it: so much is
 handed out beside the value where a query's result is the quotient, or something computed with it.
 
->>> print(quotient_decimals(Typed("`a`", SqlType("integer")), Typed("3", SqlType("integer")))[:79])
-greatest(CASE WHEN abs(try_divide(CAST(`a` AS DOUBLE), CAST(3 AS DOUBLE))) > 2.
+>>> print(quotient_decimals(Typed("`a`", SqlType("numeric", precision=4, scale=0)), Typed("3", SqlType("integer"))))
+greatest((16 - 4 * shiftright(0 + CAST(abs(CAST(`a` AS BIGINT)) AS INT) - 3 - 1, 16)), 0)
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def shown_decimals(value: Typed) -> str:
         whens = " ".join(f"WHEN {condition} THEN {decimals}" for condition, decimals in cases)
         return _with(value.sql, "_q", f"CASE {whens} ELSE {last} END") if cases else str(last)
     if is_free(kind):
-        return rf"length(regexp_extract(CAST({value.sql} AS STRING), '\\.([0-9]*[1-9])', 1))"
+        text = f"CAST({value.sql} AS STRING)"
+        return f"({digits(kind)[1]} - length({text}) + length(rtrim('0', {text})))"
     return str(digits(kind)[1])
 
 
@@ -74,44 +75,98 @@ def is_dynamic(value: Typed) -> bool:
     return value.decimals is not None or (value.type is not None and value.type.quotient is not None)
 
 
+_STEP = 1 << 16
+"""From one place in base 10,000 to the next. A shift undoes it, which is quicker than a division."""
+_FIT = 18
+"""Digits of which every number is a bigint."""
+
+
 def _first_digit(value: Typed) -> str:
-    """Where a number begins in base 10,000, and with which digit: 10,000 times the one, plus the other.
+    """Where a number begins in base 10,000, and with which digit: ``_STEP`` times the one, plus the other.
+
+    Each row of an answer needs it twice, so it is done with comparisons and integers as far as they go. A lambda, which
+    could give names to what is repeated here, would not be compiled, nor anything else of the SELECT list.
 
     >>> [_first_digit(Typed(text, SqlType("numeric", precision=9, scale=2))) for text in ("1.50BD", "12345.00BD")]
-    ['1', '10001']
+    ['1', '65537']
+    >>> _first_digit(Typed("`n`", SqlType("numeric", precision=6, scale=2)))[:77]
+    'CASE WHEN abs(CAST(`n` AS BIGINT)) = 0 THEN CASE WHEN `n` = 0.0BD THEN 0 ELSE'
     """
-    scale = digits(value.type)[1]
-    padding = -scale % GROUP
-    groups = (scale + padding) // GROUP
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?(BD)?", value.sql):
-        number = (value.sql.removesuffix("BD").replace(".", "") + "0" * padding).lstrip("0")
-        last = len(number) - 1
-        return str((last // GROUP - groups) * 10_000 + int(number[: last % GROUP + 1])) if number else "0"
-    number = f"replace(CAST(abs({value.sql}) AS STRING), '.', '')"
-    number = f"ltrim('0', concat({number}, '{'0' * padding}'))" if padding else f"ltrim('0', {number})"
-    weight = f"((length(_n) - 1) DIV {GROUP}{f' - {groups}' if groups else ''})"
-    first = f"CAST(left(_n, (length(_n) - 1) % {GROUP} + 1) AS INT)"
-    return _with(number, "_n", f"IF(_n = '', 0, {weight} * 10000 + {first})")
+        return str(_first_digit_of_constant(value.sql.removesuffix("BD")))
+    precision, scale = digits(value.type)
+    whole, sql = precision - scale, value.sql
+    # The least bigint has no opposite, nor has a decimal of more than 34 digits one that Spark gets right.
+    if is_integer(value.type):
+        number = f"abs(greatest({sql}, {1 - 2**63}L))" if value.type.name == "bigint" else f"abs(CAST({sql} AS BIGINT))"
+        fits = True
+    else:
+        fits = whole <= _FIT
+        number = f"abs(CAST({sql} AS BIGINT))" if fits else f"abs(nullif(TRY_CAST({sql} AS BIGINT), {-(2**63)}))"
+    places = [(f"{number} = 0", _fraction_place(sql, scale))] if scale else []
+    for place in range((whole - 1) // GROUP + 1):
+        least, above = f"1{'0' * GROUP * place}", f"1{'0' * GROUP * (place + 1)}"
+        if fits or GROUP * (place + 1) <= _FIT:
+            first = f"{number} DIV {least}L" if place else number
+            places.append((f"{number} < {above}L", f"{place * _STEP} + CAST({first} AS INT)"))
+        else:  # what is too large for a bigint is NULL, and was in none of the places below
+            within = f"{sql} < {above}BD AND {sql} > -{above}BD"
+            places.append((within, f"{place * _STEP} + abs(CAST({sql} DIV {least}BD AS INT))"))
+    return _choice(places)
+
+
+def _first_digit_of_constant(number: str) -> int:
+    """
+    >>> [_first_digit_of_constant(text) for text in ("0.0", "70000", "0.0300", "0.00001")]
+    [0, 65543, -65236, -130072]
+    """
+    whole, _, fraction = number.partition(".")
+    fraction += "0" * (-len(fraction) % GROUP)
+    text = (whole + fraction).lstrip("0")
+    last = len(text) - 1
+    return ((last - len(fraction)) // GROUP) * _STEP + int(text[: last % GROUP + 1]) if text else 0
+
+
+def _fraction_place(sql: str, scale: int) -> str:
+    """The same of what is below 1: its text is a zero, a point, and as many digits as the type has."""
+    places = [(f"{sql} = 0.0BD", "0")]  # beside an integer Spark would cut decimals off
+    for place in range(1, -(-scale // GROUP) + 1):
+        first = f"substr(ltrim('-', CAST({sql} AS STRING)), {3 + GROUP * (place - 1)}, {GROUP})"
+        if scale < GROUP * place:
+            first = f"rpad({first}, {GROUP}, '0')"
+        least = f"0.{'0' * (GROUP * place - 1)}1BD"
+        places.append((f"{sql} >= {least} OR {sql} <= -{least}", f"CAST({first} AS INT) - {place * _STEP}"))
+    return _choice(places)
+
+
+def _choice(cases: list[tuple[str, str]]) -> str:
+    """The last one holds where no other does."""
+    *cases, (_, last) = cases
+    if not cases:
+        return last
+    return f"CASE {' '.join(f'WHEN {condition} THEN {value}' for condition, value in cases)} ELSE {last} END"
 
 
 def quotient_decimals(left: Typed, right: Typed) -> str:
-    """As PostgreSQL does it, with the operands. That may be more than there are.
-
-    Looking at their digits takes long. It is for quotients that begin with the digit 1 in base 10,000, or may do so: to
-    most of them a double, which is quickly had, says where they begin.
-    """
+    """As PostgreSQL does it, with the operands. That may be more than there are."""
     places = f"{_first_digit(left)} - {_first_digit(right)} - 1"
-    by_digits = f"{SIGNIFICANT} - {GROUP} * CAST(floor(({places}) / 10000D) AS INT)"
-    shown = sorted({shown_decimals(left), shown_decimals(right), "0"})
-    size = f"abs(try_divide(CAST({left.sql} AS DOUBLE), CAST({right.sql} AS DOUBLE)))"
-    clear = [("2.0001D", "9999.9D", 16), ("0.00020001D", "0.9999D", 20), ("20001D", "99999999D", 12)]
-    whens = [f"WHEN {size} > {low} AND {size} < {high} THEN {decimals}" for low, high, decimals in clear]
-    return f"greatest(CASE {' '.join(whens)} ELSE {by_digits} END, {', '.join(shown)})"
+    found = f"({SIGNIFICANT} - {GROUP} * shiftright({places}, {_STEP.bit_length() - 1}))"
+    least = 0
+    for operand in (left, right):
+        shown = shown_decimals(operand)
+        if shown.isdigit():
+            least = max(least, int(shown))
+        elif is_dynamic(operand):
+            found = f"greatest({found}, {shown})"
+        else:  # to count them takes long, and they are seldom so many
+            found = f"IF({found} >= {digits(operand.type)[1]}, {found}, greatest({found}, {shown}))"
+    return f"greatest({found}, {least})"
 
 
 def handed_out(value: Typed) -> str:
-    """The value, and how many of its decimals are shown."""
-    # Spark's rows do not become Arrow's where a field is never NULL and the struct around it is.
+    """The value, and how many of its decimals are shown.
+
+    The struct is there without a value, too: a CASE around it would compute the value a second time."""
+    # Spark's rows do not become Arrow's where a field is never NULL and the struct is.
     decimals = f"nullif(CAST({value.decimals} AS INT), -1)"
-    pair = f"named_struct('{SHOWN_VALUE}', {value.sql}, '{SHOWN_DECIMALS}', {decimals})"
-    return f"CASE WHEN {value.sql} IS NOT NULL THEN {pair} END"
+    return f"named_struct('{SHOWN_VALUE}', {value.sql}, '{SHOWN_DECIMALS}', {decimals})"

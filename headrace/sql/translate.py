@@ -11,6 +11,8 @@ is refused: a query must not run with a clause left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -30,7 +32,7 @@ from headrace.sql.recursion import LEVELS, refers_to
 from headrace.sql.sets import is_set_returning
 from headrace.sql.subqueries import Subqueries, Types
 from headrace.sql.typed import BIGINT, TEXT, Typed, common_type, is_integer
-from headrace.types import SqlType, quote_spark
+from headrace.types import SHOWN_VALUE, SqlType, quote_spark
 
 LONG_SERIES = 10_000
 
@@ -107,6 +109,8 @@ class Translator(Subqueries):
         self.table_names = table_names
         self.printed: exp.Expression | None = None
         """The query whose results are for people and clients."""
+        self._pairs: dict[str, str] = {}
+        """Its columns that are quotients with the number of decimals that are shown, by what ORDER BY calls them."""
         self._types: dict[int, Types] = {}
 
     @classmethod
@@ -190,11 +194,15 @@ class Translator(Subqueries):
         unfolded = self._unfold(node)
         head = "SELECT DISTINCT " if distinct is not None else "SELECT "
         items = [f"{value} AS {quote_spark(name)}" for name, value in self._projections(node, want)]
-        return head + ", ".join(items) + self._from(node, unfolded) + self._tail(node)
+        pairs = self._pairs if node is self.printed else {}
+        return head + ", ".join(items) + self._from(node, unfolded) + self._tail(node, pairs)
 
     def _projections(self, node: exp.Select, want: Types | None) -> list[tuple[str, str]]:
         items = []
         printed = node is self.printed and node.args.get("distinct") is None
+        names = [each.alias_or_name for each in node.expressions]
+        order = node.args.get("order")
+        keys = [each.this.name for each in order.expressions if isinstance(each.this, exp.Literal)] if order else []
         for number, each in enumerate(node.expressions):
             value = self.value(each.unalias())
             kind = want[number] if want is not None else None
@@ -202,7 +210,13 @@ class Translator(Subqueries):
                 value = cast(value, kind)
             elif value.type is None:
                 value = cast(value, TEXT)
-            sql = handed_out(value) if printed and self._has_operands(node, each, value) else value.sql
+            sql = value.sql
+            name = quote_spark(each.alias_or_name)
+            # The rows are ordered by the value alone, which can be asked for only by a name.
+            clear = names.count(each.alias_or_name) == 1 or str(number + 1) not in keys
+            if printed and clear and self._has_operands(node, each, value):
+                sql = handed_out(value)
+                self._pairs |= {name: name, str(number + 1): name}
             items.append((each.alias_or_name, sql))
         return items
 
@@ -282,13 +296,18 @@ class Translator(Subqueries):
             return f"({listed})" if inside else listed
         return self.text(item)
 
-    def _tail(self, node: exp.Expression) -> str:
-        """ORDER BY, LIMIT and OFFSET."""
+    def _tail(self, node: exp.Expression, pairs: Mapping[str, str] = MappingProxyType({})) -> str:
+        """ORDER BY, LIMIT and OFFSET. Of ``pairs`` only the value counts: equal ones may show other decimals."""
         order = node.args.get("order")
-        clause = (
-            f" ORDER BY {', '.join(key.sql for key in self.order_keys(order.expressions))}" if order is not None else ""
-        )
-        return clause + self._limit(node)
+        if order is None:
+            return self._limit(node)
+        keys = [
+            replace(key, value=replace(key.value, sql=f"{pairs[key.value.sql]}.{SHOWN_VALUE}"))
+            if key.value.sql in pairs
+            else key
+            for key in self.order_keys(order.expressions)
+        ]
+        return f" ORDER BY {', '.join(key.sql for key in keys)}" + self._limit(node)
 
     def _limit(self, node: exp.Expression) -> str:
         limit, offset = node.args.get("limit"), node.args.get("offset")

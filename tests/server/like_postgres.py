@@ -98,6 +98,11 @@ SELECT avg(a), avg(b), avg(i), avg(a / 4), avg(c) FROM {t};
 SELECT a % 3, avg(b) FROM {t} GROUP BY a % 3 ORDER BY 1;
 SELECT i, avg(a) AS m FROM {t} GROUP BY ROLLUP (i) HAVING avg(a) <> 1 ORDER BY avg(a) DESC, i;
 SELECT DISTINCT ON (i) i, a / 7 AS q FROM {t} ORDER BY i, q DESC, id;
+SELECT a / b AS q, id FROM {t} WHERE abs(a) >= 0.01 * abs(b) AND abs(b) BETWEEN 0.01 AND 50000 ORDER BY q, id;
+SELECT c / 7 AS q FROM {t} WHERE c IS NULL OR abs(c) > 0.01 ORDER BY q;
+SELECT c / 7 FROM {t} WHERE c IS NULL OR abs(c) > 0.01 ORDER BY 1 DESC;
+SELECT a / 3, b / 7 FROM {t} WHERE abs(b) > 0.01 ORDER BY id;
+SELECT c / 7 AS q FROM {t} ORDER BY 1 NULLS FIRST LIMIT 5;
 """
 """Queries on a table of all pairs of them."""
 
