@@ -34,7 +34,7 @@ from headrace.engine.source_jobs import SourceJobs
 from headrace.engine.sources import Sources
 from headrace.engine.space import remove_leftovers
 from headrace.engine.spark import own_session
-from headrace.engine.streams import KeptRows, Streams
+from headrace.engine.streams import KeptRows, Streams, queries_at_once
 from headrace.engine.temporary import without_temporary
 from headrace.engine.view_jobs import ViewJobs
 from headrace.engine.writes import WriteEvaluator
@@ -82,7 +82,7 @@ class Engine:
             manifest = self._open(parameters or {})
             self._lock.secure()
             self.indexes = IndexCache(storage)
-            self.streams = Streams(storage)
+            self.streams = Streams(storage, at_once=queries_at_once(self.spark))
             self.arriving: set[str] = set()
             """Files of rows that clients are bringing: see :class:`headrace.engine.arrivals.Arrivals`"""
             self.frames = RelationFrames(self.spark, storage.uri(""))

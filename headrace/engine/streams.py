@@ -4,6 +4,9 @@
 partition has to say is bounded (:mod:`headrace.state.cuts`): more of it waits in scratch files of the warehouse until
 it is read. Between two reads no executor waits, however slow the reader is.
 
+Queries take turns, because each may need memory of Spark's for what it joins or sorts: as many run at once as the heap
+has room for, and others wait. A turn ends when a part has come, so nobody waits for a client that reads slowly.
+
 Rows that must be known before anybody may read them (those of RETURNING, before the commit) are all computed at once,
 and wait in such files for as long as there is somebody who may ask for them (:class:`KeptRows`).
 """
@@ -17,7 +20,7 @@ import threading
 import uuid
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +38,20 @@ _LOCAL = "org.apache.spark.sql.execution.LocalTableScanExec"
 
 KEPT_BYTES = 64 << 10
 """Of one partition of computed rows that the driver holds; what is larger waits in files."""
+
+
+QUERIES_PER_GIB = 4
+"""Of the driver's heap, that may be computing at once: what 60 joined and sorted together did not fit into 2."""
+
+FEWEST_AT_ONCE = 4
+
+LOOKS_EVERY = 0.2
+"""Seconds, whether one that waits for its turn was cancelled"""
+
+
+def queries_at_once(spark: SparkSession) -> int:
+    heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()
+    return max(FEWEST_AT_ONCE, round(QUERIES_PER_GIB * heap / (1 << 30)))
 
 
 _PLAIN = re.compile(r"\w+").fullmatch
@@ -69,8 +86,9 @@ def _schema(frame: DataFrame) -> pa.Schema:
 class Streams:
     """The results that are being read, and where they wait."""
 
-    def __init__(self, storage: Storage, *, cut_bytes: int = CUT_BYTES):
+    def __init__(self, storage: Storage, *, cut_bytes: int = CUT_BYTES, at_once: int = FEWEST_AT_ONCE):
         self._storage = storage
+        self._turns = threading.BoundedSemaphore(at_once)
         self.cut_bytes = cut_bytes
         self._numbers = itertools.count(1)
         self._name = uuid.uuid4().hex[:12]
@@ -84,7 +102,19 @@ class Streams:
         """Whether somebody may still want this scratch file."""
         return stream_of(path) in self._open
 
-    def record_batches(self, frame: DataFrame, *, given: bool = False) -> Iterator[pa.RecordBatch]:
+    @contextlib.contextmanager
+    def turn(self, while_waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """For somebody who makes Spark work on a query. ``while_waiting``: raises if nobody wants it any more."""
+        while not self._turns.acquire(timeout=LOOKS_EVERY):
+            while_waiting()
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    def record_batches(
+        self, frame: DataFrame, *, given: bool = False, while_waiting: Callable[[], None] = lambda: None
+    ) -> Iterator[pa.RecordBatch]:
         """``given``: it reads nothing that is stored, so that the planner may have worked out its rows already."""
         with spark_errors("the query"):
             schema = _schema(frame)
@@ -100,7 +130,7 @@ class Streams:
                     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
                     return
-            for part in self._parts(frame):
+            for part in self._parts(frame, while_waiting):
                 yield pa.ipc.read_record_batch(pa.py_buffer(part), schema)
 
     def computed(self, frame: DataFrame) -> KeptRows:
@@ -141,15 +171,19 @@ class Streams:
         cut = CutPartition(files=self._storage.files, stream=stream, cut_bytes=cut_bytes)
         return frame.mapInArrow(cut, f"{ANSWER} BINARY")
 
-    def _parts(self, frame: DataFrame) -> Iterator[bytes]:
+    def _parts(self, frame: DataFrame, while_waiting: Callable[[], None]) -> Iterator[bytes]:
         stream = self._begin()
         tag = f"headrace-stream-{stream}"
         finished = False
         try:
-            with tagged(frame.sparkSession, tag):
-                answers = self._cut(frame, stream, self.cut_bytes).toLocalIterator(prefetchPartitions=True)
-            for (answer,) in answers:
-                yield from parts_of(answer, self._storage)
+            with self.turn(while_waiting):
+                with tagged(frame.sparkSession, tag):
+                    answers = self._cut(frame, stream, self.cut_bytes).toLocalIterator(prefetchPartitions=True)
+                found = next(answers, None)
+            while found is not None:
+                yield from parts_of(found[0], self._storage)
+                with self.turn(while_waiting):
+                    found = next(answers, None)
             finished = True
         finally:
             with self._lock:

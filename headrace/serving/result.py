@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,9 +35,11 @@ class Result:
         spark: SparkSession | None = None,
         streams: Streams | None = None,
         given: bool = False,
+        while_waiting: Callable[[], None] = lambda: None,
         later: Callable[[], DataFrame] | None = None,
     ):
-        """``later``: makes the frame of a query that was answered without one."""
+        """``while_waiting``: raises if nobody wants it any more; ``later``: makes the frame of a query that was
+        answered without one."""
         self._tag = tag
         self.notice: str | None = None
         self.zone = "UTC"
@@ -49,6 +52,7 @@ class Result:
         self._spark = spark
         self._streams = streams
         self._given = given
+        self._while_waiting = while_waiting
         self._later = later
 
     @staticmethod
@@ -58,13 +62,22 @@ class Result:
         *,
         streams: Streams | None = None,
         given: bool = False,
+        while_waiting: Callable[[], None] = lambda: None,
     ) -> Result:
         """``given``: the query reads nothing that is stored."""
         fields = frame.schema.fields
         if types is None:
             types = [from_spark_json(field.dataType.jsonValue(), field.metadata) for field in fields]
         names = [field.name for field in fields]
-        return Result("SELECT", columns=names, types=types, frame=frame, streams=streams, given=given)
+        return Result(
+            "SELECT",
+            columns=names,
+            types=types,
+            frame=frame,
+            streams=streams,
+            given=given,
+            while_waiting=while_waiting,
+        )
 
     @staticmethod
     def of_rows(
@@ -90,7 +103,7 @@ class Result:
     def batches(self) -> Generator[pa.RecordBatch]:
         """The rows part by part, to be printed: a large result is never held as a whole."""
         if self._table is None and self._frame is not None and self._streams is not None:
-            yield from self._streams.record_batches(self._frame, given=self._given)
+            yield from self._streams.record_batches(self._frame, given=self._given, while_waiting=self._while_waiting)
         elif self._table is None and self._kept is not None:
             yield from self._kept.batches()
         else:
@@ -106,7 +119,8 @@ class Result:
         if self._table is None:
             if self._frame is None:
                 return pa.table({})
-            with spark_errors("the query"):
+            turn = self._streams.turn(self._while_waiting) if self._streams is not None else nullcontext()
+            with spark_errors("the query"), turn:
                 self._table = self._frame.toArrow()
         return self._table
 

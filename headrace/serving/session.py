@@ -182,7 +182,13 @@ class Session:
         if (known := asked.result(later=lambda: self._frame(asked)[0])) is not None:
             return known
         frame, types = self._frame(asked)
-        return Result.of_frame(frame, types, streams=self._engine.streams, given=asked.given)
+        return Result.of_frame(
+            frame,
+            types,
+            streams=self._engine.streams,
+            given=asked.given,
+            while_waiting=self.refuse_if_cancelled,
+        )
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""
