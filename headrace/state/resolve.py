@@ -28,6 +28,12 @@ WHOLE = "whole"
 
 def resolve(rows: pa.Table, starts: np.ndarray, policy: str) -> pa.Table:
     """The delta of whole keys; ``starts`` are the positions where each key begins."""
+    if not len(starts):  # all that is stored is dead, and nothing is new
+        return (
+            rows.slice(0, 0)
+            .select([name for name in rows.column_names if name not in (TAG, WEIGHT)])
+            .append_column(WEIGHT, pa.array([], pa.int8()))
+        )
     tags = rows[TAG].to_numpy()
     lasts = np.append(starts[1:], rows.num_rows) - 1
     replaced = tags[starts] == OLD

@@ -204,6 +204,9 @@ class _Reader:
         newest = killers.selectExpr(*renamed, f"{quote_spark(EPOCH)} AS _hr_killed_at")
         if self.broadcasts:
             newest = newest.coalesce(1).hint("broadcast")  # few rows in many small files: a task for each costs more
+        else:
+            # Files of keys are small for what they hold, so Spark would broadcast millions of rows.
+            newest = newest.hint("merge")
         same_key = " AND ".join(f"r.{key} <=> k._hr_k{index}" for index, key in enumerate(keys))
         condition = F.expr(f"{same_key} AND r.{quote_spark(EPOCH)} < k._hr_killed_at")
         return rows.alias("r").join(newest.alias("k"), condition, "left_anti")

@@ -14,7 +14,7 @@ from headrace.state.files import LocalFiles
 from headrace.state.layout import Layout
 from headrace.state.lookup import IndexCache
 from headrace.state.ranges import MergeRange, key_ranges
-from headrace.state.resolve import CHANGES, TAG
+from headrace.state.resolve import CHANGES, TAG, WHOLE, resolve
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.sorting import sort_stored
 from headrace.state.storage import LocalStorage
@@ -119,3 +119,11 @@ def test_one_large_vnode_is_merged_in_ranges_of_its_keys(tmp_path, monkeypatch):
         assert pa.concat_tables(parts) == whole
         live = {row["k"]: row["v"] for row in whole.to_pylist() if row[WEIGHT] > 0}
         assert live == expected
+
+
+def test_of_nothing_comes_nothing():
+    """A range whose stored rows are all dead, and for which nothing is new."""
+    nothing = pa.table({"k": pa.array([], pa.string()), TAG: pa.array([], pa.int64())})
+    for policy in (WHOLE, "overwrite", CHANGES):
+        rows = nothing.append_column(WEIGHT, pa.array([], pa.int8())) if policy == CHANGES else nothing
+        assert resolve(rows, np.zeros(0, dtype=np.int64), policy).column_names == ["k", WEIGHT]
