@@ -105,8 +105,14 @@ class Operator:
     one that counts what it is the sum of, if it is one. The first counts the rows of a key."""
     averages: tuple[tuple[str, str, str], ...] = ()
     """… and columns that are one of those divided by another: its name, and theirs."""
+    extremes: tuple[tuple[str, str], ...] = ()
+    """… and columns that are a minimum or maximum, with which of the two. If an input has columns of the key, rows of
+    a key that may have lost one are looked up there; else rows only come."""
     first: tuple[int, ...] = ()
     """If no more than the first rows of a key are needed, in the order of an input's pk: how many, for each input."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """… and if the relation holds these rows itself: columns of the input that it is computed from, and its own. Then
+    the first rows follow from the old ones and what came, unless one of them goes."""
     whole: tuple[int, ...] = ()
     """Inputs of which all rows belong to every key: if one of them changes, all is computed anew."""
     clock: tuple[str, str] | None = None
@@ -121,6 +127,11 @@ class Operator:
     """Whether its rows are not stored: who reads it needs its changes alone, and all inputs are linear."""
 
     @property
+    def follows_changes(self) -> bool:
+        """Whether changes of the inputs are all that it needs of them, beside its own rows."""
+        return bool(self.adds) and not any(columns for _, columns in self.inputs)
+
+    @property
     def recomputes(self) -> bool:
         """Whether all of it is computed anew when an input changes."""
         return not self.key and not self.adds and not self.first
@@ -131,7 +142,9 @@ class Operator:
         more = {
             "adds": list(map(list, self.adds)),
             "averages": list(map(list, self.averages)),
+            "extremes": list(map(list, self.extremes)),
             "first": list(self.first),
+            "kept": list(map(list, self.kept)),
             "whole": list(self.whole),
             "clock": list(self.clock or ()),
             "watermark": self.watermark,
@@ -149,7 +162,9 @@ class Operator:
             describe=data["describe"],
             adds=tuple((name, count) for name, count in data.get("adds", ())),
             averages=tuple((name, total, count) for name, total, count in data.get("averages", ())),
+            extremes=tuple((name, function) for name, function in data.get("extremes", ())),
             first=tuple(data.get("first", ())),
+            kept=tuple((name, own) for name, own in data.get("kept", ())),
             whole=tuple(data.get("whole", ())),
             clock=tuple(data["clock"]) if "clock" in data else None,
             watermark=data.get("watermark"),

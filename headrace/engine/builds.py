@@ -167,7 +167,7 @@ def in_parts(relation: Relation, catalog: Catalog) -> bool:
     """Whether the rows of its vnodes follow from its inputs' rows of the same vnodes."""
     operator = relation.operator
     assert operator is not None
-    if not operator.key or operator.adds or relation.distribution != operator.key:
+    if not operator.key or operator.follows_changes or relation.distribution != operator.key:
         return False
     own = [relation.column(name).type for name in operator.key]
     for id, columns in operator.inputs:

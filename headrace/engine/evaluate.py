@@ -91,7 +91,7 @@ class Pieces:
     def computed(self, state: Manifest, relation: Relation, rows: Mapping[int, pa.Table]) -> pa.Table:
         """The piece over a few rows, by one task. Of no rows nothing comes, but of an aggregate without groups."""
         layout, operator = Layout.of(relation), relation.operator
-        if not any(table.num_rows for table in rows.values()) and (operator.key or operator.adds):
+        if not any(table.num_rows for table in rows.values()) and operator.key:
             return layout.row_schema.empty_table()
         if (found := self._by_arrow(state, relation, rows)) is not None:
             return found

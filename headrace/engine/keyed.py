@@ -33,7 +33,8 @@ from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
 from headrace.engine.evaluate import ONE_TASK_ROWS, Pieces, at_its_time, quoted
 from headrace.engine.filling import jobs_of, new_runs
-from headrace.engine.groups import Averages, added_up, new_expressions, total_expressions
+from headrace.engine.firsts import ChangedFirstRows
+from headrace.engine.groups import Averages, ChangedGroups, new_expressions, total_expressions
 from headrace.engine.held import HeldClocks
 from headrace.engine.moments import Moments, there_now, with_clock
 from headrace.engine.plans import columns_read_by
@@ -215,15 +216,16 @@ class KeyedRelations:
         assert relation.operator is not None
         if relation.operator.adds:
             try:
-                found = self._added(state, relation, touched)
+                found = self._added(state, relation, touched, built)
                 if found is None:
-                    return self._many_added(state, relation, touched, epoch)
+                    return self._many_added(state, relation, touched, epoch, built)
                 return difference(relation, *found)
             except Exception as error:
                 # What has failed may be a row that came and went meanwhile, which nobody has to have a value for.
                 if not behind or not isinstance(translate_error(error, "writing an epoch"), DataError):
                     raise
-                return self._recomputed(state, relation, None, epoch)
+                keys = None if built == VNODES else self._changed.all_keys(state, relation, touched, built)
+                return self._recomputed(state, relation, keys, epoch)
         if relation.operator.recomputes:
             return self._recomputed(state, relation, None, epoch)
         if not relation.operator.key:
@@ -245,7 +247,8 @@ class KeyedRelations:
                 return None
         if keys is not None and built < VNODES:
             keys = of_vnodes(relation, keys, built)
-        found = None if keys is None else self._looked_up(state, relation, keys)
+        changes = {} if behind or built < VNODES else touched
+        found = None if keys is None else self._looked_up(state, relation, keys, changes)
         if found is None:
             return self._recomputed(
                 state, relation, self._changed.all_keys(state, relation, touched, built, moved), epoch
@@ -371,8 +374,18 @@ class KeyedRelations:
 
     # --- by key -------------------------------------------------------------------------------------------------
 
-    def _looked_up(self, state: Manifest, relation: Relation, keys: pa.Table) -> tuple[pa.Table, pa.Table] | None:
-        """The rows that these keys have now, and those that the relation holds; None if that is much to read."""
+    def _looked_up(
+        self, state: Manifest, relation: Relation, keys: pa.Table, changes: Touched
+    ) -> tuple[pa.Table, pa.Table] | None:
+        """The rows that these keys have now, and those that the relation holds; None if that is much to read.
+
+        ``changes``: what the epoch wrote to the inputs, if that is all that the relation does not know of.
+        """
+        layout = Layout.of(relation)
+        old = self._starting_with(state, layout, keys)
+        if old is None:
+            return None
+        old = old.select(layout.names)
         rows: dict[int, pa.Table] = {}
         first = relation.operator.first or (0,) * len(relation.operator.inputs)
         for (id, columns), count in zip(relation.operator.inputs, first, strict=True):
@@ -387,7 +400,9 @@ class KeyedRelations:
             if id in relation.operator.as_of_now:  # by the first columns, which several keys may share
                 theirs = each_once(relation, keys.select(keys.column_names[: len(columns)]))
             theirs = theirs.rename_columns(list(columns)).cast(wanted)
-            if count:
+            if count and relation.operator.kept and changes and are_few(changes, 4 * FEW_KEYS):
+                found = self._first_of_known(state, relation, source, old, changes)
+            elif count:
                 found = self._first_rows(state, source, theirs, count)
             else:
                 needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
@@ -395,15 +410,22 @@ class KeyedRelations:
             if found is None:
                 return None
             rows[id] = found.select(source.names)
-        layout = Layout.of(relation)
-        old = self._starting_with(state, layout, keys)
-        if old is None:
-            return None
         if relation.operator.clock is not None:  # of rows that are not there, nothing is computed
             time = moments.time_of(state.offsets, relation)
             rows = {id: there_now(each, relation.operator, time) for id, each in rows.items()}
-        new = self._pieces.computed(state, relation, rows)
-        return new, old.select(layout.names)
+        return self._pieces.computed(state, relation, rows), old
+
+    def _first_of_known(
+        self, state: Manifest, relation: Relation, source: Layout, old: pa.Table, changes: Touched
+    ) -> pa.Table | None:
+        """Rows of the input among which are the first ones of each touched key; None if that is much to read."""
+        came, gone = (self._changed.few(state, relation, changes, weight)[source.relation_id] for weight in (1, -1))
+        known = ChangedFirstRows(source, relation.operator, old, came, gone)
+        doubted = known.in_doubt()
+        if not doubted.num_rows:
+            return known.rows()
+        again = self._first_rows(state, source, doubted, relation.operator.first[0])
+        return None if again is None else known.rows(again.select(source.names))
 
     def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
         """The same without a key, of the first rows of each input; None if that is much to read."""
@@ -426,7 +448,9 @@ class KeyedRelations:
 
     # --- what adds up -------------------------------------------------------------------------------------------
 
-    def _added(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
+    def _added(
+        self, state: Manifest, relation: Relation, touched: Touched, built: int
+    ) -> tuple[pa.Table, pa.Table] | None:
         """The new rows of the touched groups, and the old ones; None if those are many."""
         small = are_few(touched, 4 * FEW_KEYS)
         if not small and sum(run.rows for run in state.runs.get(relation.id, ())) > FEW_KEYS:
@@ -434,6 +458,9 @@ class KeyedRelations:
         changes = []
         for weight in (1, -1):
             rows = self._changed.few(state, relation, touched, weight) if small else None
+            if rows is not None and not any(each.num_rows for each in rows.values()):
+                changes.append(Layout.of(relation).row_schema.empty_table())
+                continue
             if rows is not None:
                 changes.append(self._pieces.computed(state, relation, rows))
                 continue
@@ -441,6 +468,8 @@ class KeyedRelations:
             changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
         if max(each.num_rows for each in changes) > FEW_KEYS:
             return None
+        if built < VNODES:
+            changes = [of_vnodes(relation, each, built) for each in changes]
         layout = Layout.of(relation)
         keys = pa.concat_tables([each.select(list(relation.operator.key)) for each in changes])
         if relation.operator.key:
@@ -450,11 +479,34 @@ class KeyedRelations:
         if old is None:
             return None
         old = old.select(layout.names)
-        return added_up(layout, relation.operator, old, *changes), old
+        groups = ChangedGroups(layout, relation.operator, old, *changes)
+        doubted = groups.in_doubt()
+        if not doubted.num_rows:
+            return groups.new_rows(), old
+        again = self._all_of_groups(state, relation, doubted)
+        return None if again is None else (groups.new_rows(again), old)
 
-    def _many_added(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
+    def _all_of_groups(self, state: Manifest, relation: Relation, keys: pa.Table) -> pa.Table | None:
+        """Groups computed from all rows that they have; None if those are many, or not stored by group."""
+        ((id, columns),) = relation.operator.inputs
+        if not columns:
+            return None
+        source = Layout.of(state.catalog.relations[id])
+        wanted = pa.schema([source.row_schema.field(name) for name in columns])
+        needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
+        rows = self._starting_with(state, source, keys.rename_columns(list(columns)).cast(wanted), columns=needed)
+        return None if rows is None else self._pieces.computed(state, relation, {id: rows.select(source.names)})
+
+    def _many_added(
+        self, state: Manifest, relation: Relation, touched: Touched, epoch: int, built: int
+    ) -> TableDelta | None:
         """The same by a query: the old rows of the touched groups, and what came and went, grouped once more."""
         layout, operator = Layout.of(relation), relation.operator
+        gone = any(file.retractions for files in touched.values() for file in files)
+        if not operator.key or built < VNODES or (operator.extremes and gone):
+            by_key = operator.key and not operator.follows_changes
+            keys = self._changed.all_keys(state, relation, touched, built) if by_key else None
+            return self._recomputed(state, relation, keys, epoch)
         came, gone = (
             self._pieces.evaluated(state, relation, self._changed.many(state, relation, touched, weight))
             for weight in (1, -1)

@@ -2,8 +2,9 @@
 
 A piece that follows its inputs key by key is evaluated over a few rows in each epoch that touches it. A Spark job for
 them costs more than the rest of the epoch, so what is plain enough is done by Arrow: inner and left joins, EXISTS and
-NOT EXISTS, conditions and expressions that :mod:`headrace.operators.vectorize` knows, counts, and sums, minima and
-maxima of what is not a float. For the rest, and for values that only Spark can judge, there is Spark.
+NOT EXISTS, UNION ALL, conditions and expressions that :mod:`headrace.operators.vectorize` knows, windows that
+:mod:`headrace.operators.vector_windows` knows, counts, and sums, minima and maxima of what is not a float. For the
+rest, and for values that only Spark can judge, there is Spark.
 
 The rows of a relation are a table with its columns, and maybe a weight, which stays with the rows.
 """
@@ -18,19 +19,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from headrace.operators.vector_windows import NEIGHBOURS, NUMBERS, TOTALS, Window
 from headrace.operators.vectorize import vector_of, vector_projection
 from headrace.operators.vectors import Datum, NotVectorized, Vector, VectorFilter, VectorProject
 from headrace.plan.joins import equalities
-from headrace.plan.pieces import conjunction, conjuncts
+from headrace.plan.pieces import conjunction, conjuncts, outputs_of, typed_column
 from headrace.sql.expressions import COLUMN_TYPE
 from headrace.sql.names import SCHEMA
-from headrace.sql.translate import type_of
+from headrace.sql.translate import type_of, types_of
 from headrace.sql.typed import BOOLEAN, INTERVAL, is_float, is_integer
 from headrace.state.runs import WEIGHT
 from headrace.types import SqlType
 
 MOST_PAIRS = 1_000_000
-"""Pairs of rows that a join may give here."""
+"""Pairs of rows that a join may give here, and rows that several queries may together."""
+
+WINDOWS = "_hr_w"
+"""What the columns with the values of window functions are of."""
 
 SUM_DIGITS = 38
 """Of a sum of Arrow's, which does not tell when it has more."""
@@ -63,6 +68,39 @@ class Mapped:
 
 
 @dataclass(frozen=True)
+class Windowed:
+    """Rows, and beside them the values of window functions."""
+
+    input: Plan
+    windows: tuple[Window, ...]
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        rows = self.input.evaluate(tables)
+        found = [each.evaluate(rows) for each in self.windows]
+        for at, values in enumerate(found):
+            rows = rows.append_column(f"{WINDOWS}.{at}", values)
+        return rows
+
+
+@dataclass(frozen=True)
+class Together:
+    """UNION ALL: columns go by their place, and have the names of the first."""
+
+    inputs: tuple[Plan, ...]
+    alias: str | None
+
+    def evaluate(self, tables: Tables) -> pa.Table:
+        found: list[pa.Table] = []
+        for each in self.inputs:
+            rows = each.evaluate(tables)
+            found.append(rows.rename_columns(found[0].column_names) if found else rows)
+            if sum(each.num_rows for each in found) > MOST_PAIRS:
+                raise NotVectorized("many rows")
+        rows = pa.concat_tables(found)
+        return rows if self.alias is None else _aliased(rows, self.alias)
+
+
+@dataclass(frozen=True)
 class Joined:
     left: Plan
     right: Plan
@@ -70,16 +108,18 @@ class Joined:
     """inner, left, semi or anti"""
     keys: tuple[tuple[Vector, Vector], ...]
     """None: all pairs."""
+    null_safe: tuple[tuple[Vector, Vector], ...]
+    """… of which NULL is equal to NULL."""
     condition: Vector | None
 
     def evaluate(self, tables: Tables) -> pa.Table:
         left, right = self.left.evaluate(tables), self.right.evaluate(tables)
         if WEIGHT in left.column_names and WEIGHT in right.column_names:
             raise NotVectorized("changes of both sides")
-        if self.keys:
-            mine, theirs = _pairs(
-                [one.evaluate(left) for one, _ in self.keys], [other.evaluate(right) for _, other in self.keys]
-            )
+        if self.keys or self.null_safe:
+            both = [(one.evaluate(left), other.evaluate(right)) for one, other in self.keys]
+            both += [_numbered(one.evaluate(left), other.evaluate(right)) for one, other in self.null_safe]
+            mine, theirs = _pairs([one for one, _ in both], [other for _, other in both])
         else:
             mine, theirs = _all_pairs(left.num_rows, right.num_rows)
         if self.condition is not None:
@@ -199,7 +239,7 @@ class Sums:
         return pa.table(columns) if self.alias is None else _aliased(pa.table(columns), self.alias)
 
 
-Plan = Rows | Mapped | Joined | Sums | First
+Plan = Rows | Mapped | Windowed | Together | Joined | Sums | First
 
 
 def vectorized_piece(
@@ -220,11 +260,28 @@ class _Builder:
         self._relations, self._averages = relations, averages
 
     def query(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Plan:
+        if isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
+            return self.query(node.this, types, alias)
+        if isinstance(node, exp.Union):
+            return self._together(node, types, alias)
         if isinstance(node, exp.Select) and (node.args.get("group") is not None or _sums(node)):
             return self.sums(node, types, alias)
         if isinstance(node, exp.Select) and alias is None and node.args.get("order") is not None:
             return self._first(node, types)
         return self.select(node, types, alias)
+
+    def _together(self, node: exp.Union, types: Mapping[str, SqlType], alias: str | None) -> Together:
+        known = {"this", "expression", "distinct"}
+        if node.args.get("distinct") or any(value for name, value in node.args.items() if name not in known):
+            raise NotVectorized("more than UNION ALL")
+        plans, kinds = [], types_of(node)
+        for side in (node.this, node.expression):
+            names = outputs_of(side)
+            if any(kind is None for kind in kinds) or len(set(names)) < len(names):
+                raise NotVectorized("columns without a type, or two of one name")
+            own = dict(zip(names, kinds, strict=True)) if not types else dict(zip(names, types.values(), strict=True))
+            plans.append(self.query(side, own))
+        return Together(tuple(plans), alias)
 
     def _first(self, node: exp.Select, types: Mapping[str, SqlType]) -> First:
         plain = node.copy()
@@ -250,9 +307,11 @@ class _Builder:
         names = [each.alias_or_name for each in node.expressions]
         if len(set(names)) < len(names):
             raise NotVectorized("two columns of one name")
+        items, windows = _without_windows([each.unalias() for each in node.expressions])
+        if windows:
+            plan = Windowed(plan, windows)
         columns = [
-            vector_projection(name, _flat(each.unalias()), types.get(name))
-            for name, each in zip(names, node.expressions, strict=True)
+            vector_projection(name, _flat(each), types.get(name)) for name, each in zip(names, items, strict=True)
         ]
         return Mapped(plan, (VectorProject(tuple(columns)),), alias)
 
@@ -316,18 +375,19 @@ class _Builder:
     def _joined(
         self, left: Plan, right: Plan, kind: str, conditions: list[exp.Expression], before: set[str], new: set[str]
     ) -> Joined:
-        equal = equalities(conditions, before, new)
-        rest = [each for each in conditions if all(each is not one for one, _, _ in equal)]
-        keys = []
-        for _, one, other in equal:
-            kinds = type_of(one), type_of(other)
-            if kinds[0] is None or kinds[0] != kinds[1] or is_float(kinds[0]):
-                raise NotVectorized("a comparison of other types")
-            keys.append((vector_of(_flat(one)), vector_of(_flat(other))))
+        equal, same = (equalities(conditions, before, new, kind) for kind in (exp.EQ, exp.NullSafeEQ))
+        rest = [each for each in conditions if all(each is not one for one, _, _ in (*equal, *same))]
+        keys: list[list[tuple[Vector, Vector]]] = [[], []]
+        for found, compared in zip(keys, (equal, same), strict=True):
+            for _, one, other in compared:
+                kinds = type_of(one), type_of(other)
+                if kinds[0] is None or kinds[0] != kinds[1] or is_float(kinds[0]):
+                    raise NotVectorized("a comparison of other types")
+                found.append((vector_of(_flat(one)), vector_of(_flat(other))))
         condition = None
         if rest:
             condition = vector_projection("condition", _flat(conjunction(rest)), BOOLEAN)[1]
-        return Joined(left, right, kind, tuple(keys), condition)
+        return Joined(left, right, kind, *map(tuple, keys), condition)
 
     def _source(self, node: exp.Expression) -> tuple[Plan, str]:
         alias = node.args.get("alias")
@@ -342,6 +402,52 @@ class _Builder:
         if any(value for name, value in node.args.items() if name not in ("this", "db", "alias")):
             raise NotVectorized("more than a table")
         return Rows(self._relations[node.name], alias.name), alias.name
+
+
+def _without_windows(items: list[exp.Expression]) -> tuple[list[exp.Expression], tuple[Window, ...]]:
+    """Expressions with columns in place of window functions, and those."""
+    found: list[exp.Window] = []
+
+    def replaced(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Window):
+            return node
+        if node not in found:
+            found.append(node)
+        return typed_column(WINDOWS, str(found.index(node)), type_of(node))
+
+    return [each.copy().transform(replaced) for each in items], tuple(map(_window, found))
+
+
+def _window(node: exp.Window) -> Window:
+    call, kind, order = node.this, type_of(node), node.args.get("order")
+    known = {"this", "partition_by", "order", "over"}
+    if any(value for name, value in node.args.items() if name not in known) or kind is None:
+        raise NotVectorized("a window with a frame")
+    if not isinstance(call, exp.Anonymous) or call.this not in (*NUMBERS, *NEIGHBOURS, *TOTALS):
+        raise NotVectorized("another window function")
+    if kind == INTERVAL or (not order and call.this in (*NUMBERS, *NEIGHBOURS)):
+        raise NotVectorized("a window of intervals, or without an order")
+    if order is not None and call.this in ("min", "max"):
+        raise NotVectorized(f"{call.this} so far")
+    argument, distance = None, 1
+    if call.this not in NUMBERS and not isinstance(call.expressions[0], exp.Star):
+        first, *rest = call.expressions
+        if isinstance(first, (exp.Distinct, exp.Order)) or len(rest) > (call.this in NEIGHBOURS):
+            raise NotVectorized("a window function of several values")
+        if call.this == "sum" and not is_integer(type_of(first)):
+            raise NotVectorized("a sum of other numbers than integers")
+        argument = vector_of(_flat(first))
+        if rest:
+            if not isinstance(rest[0], exp.Literal) or rest[0].is_string or not rest[0].name.isdigit():
+                raise NotVectorized("a neighbour at a distance that is not a constant")
+            distance = int(rest[0].name)
+    orders = []
+    for each in order.expressions if order is not None else ():
+        if type_of(each.this) in (None, INTERVAL):
+            raise NotVectorized("an order of intervals, or of constants")
+        orders.append((vector_of(_flat(each.this)), bool(each.args.get("desc")), bool(each.args.get("nulls_first"))))
+    partition = tuple(vector_of(_flat(each)) for each in node.args.get("partition_by") or ())
+    return Window(call.this, argument, partition, tuple(orders), kind.arrow, distance)
 
 
 def _sums(node: exp.Select) -> bool:
@@ -409,6 +515,18 @@ def _all_pairs(left: int, right: int) -> tuple[pa.Array, pa.Array]:
     if left * right > MOST_PAIRS:
         raise NotVectorized("a join of many rows")
     return pa.array(np.repeat(np.arange(left), right)), pa.array(np.tile(np.arange(right), left))
+
+
+def _numbered(one: Datum, other: Datum) -> tuple[pa.Array, pa.Array]:
+    """Numbers in place of values, the same for the same value on both sides; NULL has one, too."""
+    if isinstance(one, pa.Scalar) or isinstance(other, pa.Scalar) or one.type != other.type:
+        raise NotVectorized("a comparison with a constant")
+    both = pa.chunked_array(
+        [chunk for side in (one, other) for chunk in (side.chunks if isinstance(side, pa.ChunkedArray) else [side])],
+        one.type,
+    )
+    numbers = pc.dictionary_encode(both.combine_chunks(), null_encoding="encode").indices
+    return numbers[: len(one)], numbers[len(one) :]
 
 
 def _pairs(left: Sequence[Datum], right: Sequence[Datum]) -> tuple[pa.Array, pa.Array]:

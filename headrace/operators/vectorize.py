@@ -28,6 +28,7 @@ from headrace.sql.expressions import Expressions
 from headrace.sql.lengths import FUNCTION as LENGTH
 from headrace.sql.literals import NOT_CONSTANT, constant
 from headrace.sql.operators import factor_scales, quotient_types
+from headrace.sql.templates import TOKEN
 from headrace.sql.typed import (
     BIGINT,
     BOOLEAN,
@@ -50,6 +51,14 @@ _ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precisio
 _EQUAL_ONLY = ("boolean", "bytea")
 
 _LARGE = 1 << 30
+
+_FIELDS = {"date": ("year", "month", "day"), "timestamp": ("year", "month", "day", "hour", "minute")}
+_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+_PLACES = {
+    "YYYY": (0, 4), "MM": (5, 7), "DD": (8, 10), "HH24": (11, 13), "MI": (14, 16), "SS": (17, 19), "MS": (20, 23),
+    "US": (20, 26),
+}  # fmt: skip
+"""Where a part of a time's text is: 2026-01-31 10:20:30.123456"""
 
 WIDE_DIGITS = 76
 """That Arrow's widest decimal has."""
@@ -338,9 +347,24 @@ def _call(node: exp.Anonymous) -> Vector:
     if name == "abs" and len(arguments) == 1 and is_integer(kind):
         return Call("abs", (_as(arguments[0], kind),), kind.arrow)
     if name == "extract" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
-        field = arguments[0].name.lower()
-        if field in ("year", "month", "day") and (_kind(arguments[1]) or TEXT).name == "date":
+        field, of = arguments[0].name.lower(), (_kind(arguments[1]) or TEXT).name
+        if field in _FIELDS.get(of, ()):
             return Call(field, (_vector(arguments[1]),), kind.arrow)
+    if name == "to_char" and len(arguments) == 2 and (_kind(arguments[0]) or TEXT).name in _FIELDS:
+        return _to_char(*arguments)
+    if name == "date_trunc" and len(arguments) == 2 and kind == TIMESTAMP and isinstance(arguments[0], exp.Literal):
+        if (unit := arguments[0].name.lower()) in _UNITS:
+            return Call("date_trunc", (Constant(unit, TEXT.arrow), _as(arguments[1], kind)), kind.arrow)
+    if name == "replace" and len(arguments) == 3:
+        text, old, new = (_as(each, TEXT) for each in arguments)
+        if not all(isinstance(each, Constant) and each.value is not None for each in (old, new)) or not old.value:
+            raise NotVectorized("replace() of what is not a constant")
+        return Call("replace", (text, old, new), TEXT.arrow)
+    if name == "split_part" and len(arguments) == 3:
+        return _split_part(*arguments)
+    if name == "nullif" and len(arguments) == 2 and kind is not None:
+        equal = Call("=", _comparable("=", *arguments), BOOLEAN.arrow)
+        return Call("case", (equal, Constant(None, kind.arrow), _as(arguments[0], kind)), kind.arrow)
     if name == LENGTH and len(arguments) == 1:
         return _length(_as(arguments[0], INTERVAL))
     if name in ("substring", "substr") and kind == TEXT:
@@ -351,6 +375,29 @@ def _call(node: exp.Anonymous) -> Vector:
     if name == "coalesce" and kind is not None:
         return Call("coalesce", tuple(_as(each, kind) for each in arguments), kind.arrow)
     raise NotVectorized(f"{name}()")
+
+
+def _to_char(moment: exp.Expression, template: exp.Expression) -> Vector:
+    """By a template of numbers that have a fixed place in a time's own text."""
+    if not isinstance(template, exp.Literal) or not template.is_string:
+        raise NotVectorized("a template that is not a constant")
+    parts: list[Vector] = []
+    for token in TOKEN.findall(template.name):
+        if (place := _PLACES.get(token.upper())) is not None:
+            parts += [Constant(end, INTEGER.arrow) for end in place]
+        elif token[0].isalpha() or token[0] == '"':
+            raise NotVectorized("a template of another kind")
+        else:
+            parts += [Constant(token, TEXT.arrow), Constant(None, TEXT.arrow)]
+    return Call("to_char", (_vector(moment), *parts), TEXT.arrow)
+
+
+def _split_part(text: exp.Expression, delimiter: exp.Expression, number: exp.Expression) -> Vector:
+    constants = isinstance(delimiter, exp.Literal) and delimiter.is_string and isinstance(number, exp.Literal)
+    if not constants or not delimiter.name or not number.name.isdigit() or not 0 < int(number.name) < _LARGE:
+        raise NotVectorized("split_part() by what is not a constant, or of parts from the end")
+    ends = Constant(delimiter.name, TEXT.arrow), Constant(int(number.name), INTEGER.arrow)
+    return Call("split_part", (_as(text, TEXT), *ends), TEXT.arrow)
 
 
 def _substring(arguments: list[exp.Expression]) -> Vector:

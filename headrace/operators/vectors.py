@@ -188,6 +188,42 @@ def _date_bin(stride: Datum, value: Datum, origin: Datum) -> Datum:
     return found[0] if isinstance(value, pa.Scalar) else found
 
 
+def _to_char(moment: Datum, *parts: Datum) -> Datum:
+    """Pieces of a time's own text, each by where it begins and ends, or a text and nothing."""
+    times = _array(moment).cast(pa.timestamp("us"))
+    if not _within(times, 1000):
+        raise NotVectorized("years that have not four digits")
+    text, found = times.cast(pa.string()), []
+    for first, last in zip(parts[::2], parts[1::2], strict=True):
+        here = [each.as_py() for each in (first, last)]
+        found.append(here[0] if here[1] is None else pc.utf8_slice_codeunits(text, *here))
+    # A text among pieces goes to every row; all pieces may be texts.
+    whole = pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, 0), *found, "")
+    return whole[0] if isinstance(moment, pa.Scalar) else whole
+
+
+def _date_trunc(unit: Datum, time: Datum) -> Datum:
+    if not _within(time, 1):
+        raise NotVectorized("times long ago, or far away")
+    return pc.floor_temporal(time, unit=unit.as_py())
+
+
+def _within(time: Datum, first: int) -> bool:
+    """Whether all times are of that year or a later one, and of 9999 or an earlier one."""
+    ends = pc.min_max(pc.year(_array(time)))
+    return all(ends[end].as_py() is None or first <= ends[end].as_py() <= 9999 for end in ("min", "max"))
+
+
+def _split_part(text: Datum, delimiter: Datum, number: Datum) -> Datum:
+    """Empty if there are fewer parts."""
+    texts, at = _array(text), number.as_py()
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    parts = pc.split_pattern(texts, delimiter.as_py(), max_splits=at)
+    part = pc.list_element(pc.list_slice(parts, at - 1, at, return_fixed_size_list=True), 0)
+    found = pc.if_else(texts.is_valid(), pc.fill_null(part, ""), pa.scalar(None, texts.type))
+    return found[0] if isinstance(text, pa.Scalar) else found
+
+
 def _without_nan(compare: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
     """To Spark, as to PostgreSQL, NaN is equal to itself and larger than all else; to Arrow it is neither."""
 
@@ -270,11 +306,17 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "later": _moved(pc.add_checked),
     "earlier": _moved(pc.subtract_checked),
     "date_bin": _date_bin,
+    "date_trunc": _date_trunc,
+    "to_char": _to_char,
+    "split_part": _split_part,
+    "replace": lambda text, old, new: pc.replace_substring(text, old.as_py(), new.as_py()),
     "substring": lambda text, *ends: pc.utf8_slice_codeunits(text, *(end.as_py() for end in ends)),
     # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
     "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
     "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),
     "day": lambda day: pc.day(day).cast(pa.decimal128(19, 0)),
+    "hour": lambda time: pc.hour(time).cast(pa.decimal128(19, 0)),
+    "minute": lambda time: pc.minute(time).cast(pa.decimal128(19, 0)),
     "starts_with": lambda text, pattern: pc.starts_with(text, pattern.as_py()),
     "ends_with": lambda text, pattern: pc.ends_with(text, pattern.as_py()),
     "like": lambda text, pattern: pc.match_like(text, pattern.as_py()),

@@ -4,12 +4,13 @@
 | --- | --- |
 | counts, sums and averages of exact numbers | from their old values, :mod:`headrace.plan.sums` |
 | the same with DISTINCT | the same, over the groups of the values themselves |
+| minima and maxima with GROUP BY, or of rows that only come | from their old values, too, or the rows of the group |
 | minima and maxima without GROUP BY | from the first row of an arrangement in their order |
 | anything else with GROUP BY | from the rows of the touched groups |
 | anything else without | from all rows |
 
-Parts of the first three kinds are kept apart and joined by their groups; if there is one alone, the block is a linear
-query over it.
+Parts of the second and the fourth kind are kept apart from others and joined by their groups; if there is one alone,
+the block is a linear query over it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from headrace.catalog import INTERNAL_PREFIX
+from headrace.catalog import INTERNAL_PREFIX, Relation
 from headrace.plan.arrange import Arrangements
 from headrace.plan.grouping_sets import as_union, has_sets
 from headrace.plan.pieces import (
@@ -45,8 +46,10 @@ from headrace.plan.sums import (
     distinct_groups,
     groups,
     is_extreme,
+    is_kept,
     over_parts,
 )
+from headrace.plan.temporal import only_grows
 from headrace.plan.unnest import above_groups
 from headrace.sql.aggregates import guarded
 from headrace.sql.translate import type_of
@@ -91,7 +94,8 @@ class Aggregates:
         keys = list({each.sql(): each for each in keys}.values())
         side = self.side(node, [*asked, *keys])
         calls = calls_in(asked)
-        if calls is not None and all(adds_up(call) or (is_extreme(call) and not keys) for call in calls):
+        kept = is_kept if keys else is_extreme
+        if calls is not None and all(adds_up(call) or kept(call) for call in calls):
             return self._in_parts(side, items, None if having is None else having.this, calls, keys)
         return self._from_rows(side, items, having, keys)
 
@@ -140,24 +144,34 @@ class Aggregates:
         calls, keys = ([substituted(each, columns) for each in some] for some in (calls, keys))
         asked = [(name, substituted(each, columns)) for name, each in items]
         condition = None if having is None else substituted(having, columns)
-        plain = [call for call in calls if distinct_argument(call) is None and not is_extreme(call)]
+        grows = all(only_grows(each, self.arrangements.catalog) for each in self._relations(side))
+        alone = [call for call in calls if is_extreme(call) and not (is_kept(call) and (keys or grows))]
+        plain = [call for call in calls if distinct_argument(call) is None and call not in alone]
         parts: list[Part] = []
         if plain or not calls:
-            parts.append(self._added_up(side, plain, keys))
+            parts.append(self._added_up(side, plain, keys, may_shrink=not grows))
         arguments = [distinct_argument(call) for call in calls]
         for argument in {each.sql(): each for each in arguments if each is not None}.values():
             mine = [call for call, its in zip(calls, arguments, strict=True) if its == argument]
             parts.append(self._of_values(side, argument, mine, keys))
-        for call in calls:
-            if is_extreme(call):
-                parts.append(self._extreme(side, call, len(parts)))
+        for call in alone:
+            parts.append(self._extreme(side, call, len(parts)))
         if len(parts) == 1 and parts[0].stored:
             return over_parts(parts, asked, condition, keys)
         return self._joined_parts(parts, asked, condition, keys)
 
-    def _added_up(self, side: Side, calls: list[exp.Expression], keys: list[exp.Expression]) -> Part:
-        inputs = tuple((name, ()) for name in relations_in(side.query))
-        relation = self.arrangements.made_of(groups(calls, keys, subquery(side.query.copy(), SOURCE), inputs))
+    def _relations(self, side: Side) -> list[Relation]:
+        return [self.arrangements.catalog.get(name) for name in relations_in(side.query)]
+
+    def _added_up(
+        self, side: Side, calls: list[exp.Expression], keys: list[exp.Expression], *, may_shrink: bool = False
+    ) -> Part:
+        if may_shrink and any(map(is_extreme, calls)):
+            arranged = self.arrangements.arranged(side, keys, SOURCE)
+            relation = self.arrangements.made_of(groups(calls, keys, arranged.source, (arranged.input,)))
+        else:
+            inputs = tuple((name, ()) for name in relations_in(side.query))
+            relation = self.arrangements.made_of(groups(calls, keys, subquery(side.query.copy(), SOURCE), inputs))
         source = table(relation.name, relation.name)
         return Part.of_groups(relation, source, [(call, f"value_{at}") for at, call in enumerate(calls)])
 

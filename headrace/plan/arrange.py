@@ -21,15 +21,18 @@ from headrace.plan.pieces import (
     Keyed,
     Name,
     NotCut,
+    Piece,
     Side,
     aliased,
     free_name,
     rebound,
     relations_in,
     select,
+    shown_alone,
     subquery,
     table,
     typed_column,
+    with_columns,
 )
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query, print_sql
@@ -61,6 +64,8 @@ class Arrangements:
         """With the internal tables that were made."""
         self._view = view
         self.made: list[Relation] = []
+        self._pieces: dict[int, Keyed] = {}
+        """What the keyed ones of them hold."""
 
     def mark(self) -> tuple[Catalog, int]:
         return self.catalog, len(self.made)
@@ -256,7 +261,21 @@ class Arrangements:
 
     def made_of(self, piece: Keyed) -> Relation:
         """The internal table that holds a keyed piece."""
-        return self._add(self.keyed(piece), piece.describe.split(" ")[0])
+        relation = self._add(self.keyed(piece), piece.describe.split(" ")[0])
+        self._pieces[relation.id] = piece
+        return relation
+
+    def unless_groups_alone(self, query: exp.Query) -> Piece:
+        """A query; or groups that were made for it, if it only shows those: they would be stored twice."""
+        last = self.made[-1] if self.made else None
+        columns = shown_alone(query, last.name) if last is not None and last.operator and last.operator.adds else None
+        if last is None or columns is None:
+            return query
+        self.made.pop()
+        others = {id: each for id, each in self.catalog.relations.items() if id != last.id}
+        self.catalog = Catalog(others, self.catalog.next_id)
+        piece = with_columns(self._pieces[last.id], columns)
+        return dataclasses.replace(piece, query=self.rebound(piece.query))
 
     def keyed(self, piece: Keyed) -> Relation:
         """A keyed piece as a relation without a name."""
@@ -284,7 +303,9 @@ class Arrangements:
                 describe=piece.describe,
                 adds=piece.adds,
                 averages=piece.averages,
+                extremes=piece.extremes,
                 first=piece.first,
+                kept=piece.kept,
                 whole=tuple(self.catalog.get(name).id for name in piece.whole),
                 clock=piece.clock,
                 watermark=piece.watermark,
@@ -299,9 +320,10 @@ class Arrangements:
         False if one of another view is not stored and would have to be.
         """
         reads = {name for name, _ in last.inputs} if isinstance(last, Keyed) else relations_in(last)
-        kept = set() if isinstance(last, Keyed) and last.adds else {self.catalog.get(name).id for name in reads}
+        changes = isinstance(last, Keyed) and last.follows_changes
+        kept = set() if changes else {self.catalog.get(name).id for name in reads}
         for each in self.catalog:
-            if each.operator is None or not each.operator.adds:
+            if each.operator is None or not each.operator.follows_changes:
                 kept |= {*each.reads, *each.depends_on}
         for number, each in enumerate(self.made):
             operator = each.operator

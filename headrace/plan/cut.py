@@ -48,13 +48,14 @@ from headrace.plan.pieces import (
     on_top,
     outputs_of,
     relations_in,
+    renamed_columns,
     select,
     subquery,
     substituted,
     typed_column,
 )
 from headrace.plan.rewrites import beside, windows_above, with_exists, with_limit
-from headrace.plan.top import TopN, first_wanted, with_key
+from headrace.plan.top import TopN, first_wanted, with_key, without_unused
 from headrace.plan.unnest import unnested, without_not_in
 from headrace.sql.aggregates import is_call
 from headrace.sql.bind import BoundQuery
@@ -78,7 +79,10 @@ def _cut(bound: BoundQuery, names: Sequence[str], arrangements: Arrangements) ->
     cutter = _Cutter(arrangements)
     query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
     try:
-        found = renamed(cutter.piece(query), names)
+        found = cutter.piece(query)
+        if not isinstance(found, Keyed):
+            found = cutter.arrangements.unless_groups_alone(found)
+        found = renamed(found, names)
         for each in cutter.arrangements.made:
             refuse_what_changes(parse_query(each.query or ""))
         refuse_what_changes(found.query if isinstance(found, Keyed) else found)
@@ -116,13 +120,7 @@ def renamed(piece: Piece, names: Sequence[str]) -> Piece:
             each.set("alias", exp.to_identifier(name, quoted=True))
     else:
         query = select(items, subquery(piece.query.copy(), SOURCE))
-    return dataclasses.replace(
-        piece,
-        query=query,
-        key=tuple(new.get(each, each) for each in piece.key),
-        rest=tuple(new.get(each, each) for each in piece.rest),
-        clock=piece.clock and (new.get(piece.clock[0], piece.clock[0]), piece.clock[1]),
-    )
+    return renamed_columns(dataclasses.replace(piece, query=query), new)
 
 
 def _without_ctes(query: exp.Expression) -> exp.Expression:
@@ -285,13 +283,19 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         alias = source.alias
         given = [each.name for each in source.args["alias"].args.get("columns") or []]
         called = [*given, *outputs_of(source.this)[len(given) :]]
-        below = self.piece(source.this, first_wanted(source.this, alias, called, where))
+        first = first_wanted(source.this, alias, called, where)
+        if first is not None and not given:
+            inner = without_unused(source.this, alias, [*(each for _, each in items), *where])
+            below = self.piece(inner, first.count)
+        else:
+            below = self.piece(source.this, first and first.count)
         if not isinstance(below, Keyed):
             named = renamed(below, [*given, *outputs_of(below)[len(given) :]])
             return select(items, subquery(named, alias), where)
         columns = columns_above(below, alias, given)
         mapped = [(name, substituted(each, columns)) for name, each in items]
-        return on_top(below, alias, mapped, [substituted(each, columns) for each in where])
+        conditions = [substituted(each, columns) for each in where]
+        return on_top(below, alias, mapped, conditions, leaves_first=first is not None and first.all)
 
     def _timed(
         self,

@@ -52,8 +52,9 @@ def _rule(relation: Relation, catalog: Catalog) -> str:
         return "no, all of it is computed anew"
     if operator.passing:
         return "from changes alone, not stored"
-    if relation.operator.adds:
-        return "from its old rows"
+    if operator.adds:
+        doubted = operator.extremes and not operator.follows_changes
+        return "from its old rows" + (", or by key if a minimum or maximum goes" if doubted else "")
     if relation.operator.clock is not None:
         column, comparison = relation.operator.clock
         if operator.watermark is not None:
@@ -66,6 +67,8 @@ def _rule(relation: Relation, catalog: Catalog) -> str:
         return f"from {few}"
     if operator.as_of_now:
         return f"by key {name_list(operator.key)}, looked up once, when a row comes"
+    if operator.kept:
+        few = f"its own rows, or {few} if one of them goes"
     also = f", from {few}" if few else ", or all of it if one that is read whole changes" if operator.whole else ""
     return f"by key {name_list(relation.operator.key)}{also}"
 
@@ -92,7 +95,7 @@ def _piece(
     name = "Stream" + "".join(word.capitalize() for word in operator.describe.split("(")[0].split())
     fields = {"key": name_list(operator.key)} if operator.key else {}
     # What it looks things up in: its own rows, and those of its inputs unless their changes are enough.
-    read = () if operator.adds else (catalog.relations[id].name for id, _ in operator.inputs)
+    read = () if operator.follows_changes else (catalog.relations[id].name for id, _ in operator.inputs)
     fields |= {"dist": _hash(relation.distribution), "state": name_list([relation.name, *read])}
     fields["incremental"] = _rule(relation, catalog)
     if not operator.recomputes and not operator.first and can_be_computed_anew(relation, catalog):

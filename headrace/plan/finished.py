@@ -76,7 +76,7 @@ def is_complete(relation: Relation, catalog: Catalog) -> bool:
 def _finished_for(reader: Relation, relation: Relation, catalog: Catalog) -> Mapping[str, Closing] | None:
     """When who reads the relation needs its rows no more, by columns of the relation; None: it never does."""
     operator = reader.operator
-    if operator is None or operator.adds:
+    if operator is None or operator.follows_changes:
         return None
     if not operator.key or relation.id in (*operator.whole, *operator.as_of_now):
         return {}

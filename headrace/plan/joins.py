@@ -452,12 +452,12 @@ def _nullable(items: Sequence[Item]) -> set[str]:
 
 
 def equalities(
-    conditions: Sequence[exp.Expression], left: set[str], right: set[str]
+    conditions: Sequence[exp.Expression], left: set[str], right: set[str], kind: type[exp.Expression] = exp.EQ
 ) -> list[tuple[exp.Expression, exp.Expression, exp.Expression]]:
     """Of the conditions those that compare something of one side with something of the other, each with the two."""
     found = []
     for each in conditions:
-        if not isinstance(each, exp.EQ) or isinstance(each.this.unnest(), exp.Tuple):
+        if not isinstance(each, kind) or isinstance(each.this.unnest(), exp.Tuple):
             continue
         one, other = sources_in(each.this), sources_in(each.expression)
         if one and other and one <= left and other <= right:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from headrace.plan.expand import numbered
+from headrace.plan.grouping_sets import has_sets
 from headrace.plan.joins import LEFT, RIGHT, Item, Joins, alike, equalities
 from headrace.plan.pieces import (
     Keyed,
@@ -30,6 +31,7 @@ from headrace.plan.pieces import (
     sources_in,
     substituted,
 )
+from headrace.sql.grouping import has_aggregate
 
 
 def last_lateral(node: exp.Select) -> exp.Join | None:
@@ -72,9 +74,7 @@ class Laterals(Joins):
         columns: Mapping = {**one.columns, **other.columns}
         query = _over(inner, other.source, columns)
         if query.args.get("limit") is not None and not query.args.get("distinct"):
-            order = query.args.get("order") or exp.Order(expressions=[])
-            order.set("expressions", [*order.expressions, *(each.copy() for each in other.order)])
-            query.set("order", order)
+            _break_ties(query, other.order)
         lateral = join.copy()
         lateral.this.this.set("this", query)
         if lateral.args.get("on") is not None:
@@ -106,6 +106,21 @@ class Laterals(Joins):
         kinds = {(each.table, each.name): each for each in inner.find_all(exp.Column) if each.table == own}
         item = Item(source=inner.args["from_"].this, alias=own, kind="inner", on=[])
         return self.item_side(item, sorted(kinds), kinds, [])
+
+
+def _break_ties(query: exp.Select, rows: Sequence[exp.Ordered]) -> None:
+    """What a LIMIT takes of those that tie follows from their key: ``rows``, or what they are grouped by."""
+    group = query.args.get("group")
+    if group is not None:
+        plain = not has_sets(group) and not any(isinstance(each, exp.Literal) for each in group.expressions)
+        more = [exp.Ordered(this=each.copy()) for each in group.expressions] if plain else []
+    elif query.args.get("having") is not None or any(has_aggregate(each.unalias()) for each in query.expressions):
+        return  # there is one row
+    else:
+        more = [each.copy() for each in rows]
+    order = query.args.get("order") or exp.Order(expressions=[])
+    order.set("expressions", [*order.expressions, *more])
+    query.set("order", order if order.expressions else None)
 
 
 def _over(inner: exp.Select, source: exp.Expression, columns: Mapping) -> exp.Select:

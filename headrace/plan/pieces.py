@@ -56,8 +56,12 @@ class Keyed:
     """Columns whose new value is the old one and what the change adds, see :mod:`headrace.plan.sums`."""
     averages: tuple[tuple[str, str, str], ...] = ()
     """… and those that are one of them divided by another."""
+    extremes: tuple[tuple[str, str], ...] = ()
+    """… and those that are the least or the greatest value that ever came, unless it has gone again."""
     first: tuple[int, ...] = ()
     """How many rows of a key are needed of each input, in its order; none: all, see :mod:`headrace.plan.top`."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """If it holds those first rows, and all that its query needs of them: columns of the input, and its own."""
     whole: tuple[str, ...] = ()
     """Inputs of which all rows belong to every key."""
     clock: tuple[str, str] | None = None
@@ -68,6 +72,11 @@ class Keyed:
     """Inputs whose changes are not followed, by the first columns of the key: the other side of a temporal join."""
     linear: tuple[str, ...] = ()
     """Inputs of which each row gives rows of its own, whatever others of its key there are."""
+
+    @property
+    def follows_changes(self) -> bool:
+        """Whether changes of the inputs are all that it needs of them, beside its own rows."""
+        return bool(self.adds) and not any(columns for _, columns in self.inputs)
 
     @property
     def distribution(self) -> tuple[str, ...]:
@@ -295,12 +304,72 @@ def columns_above(below: Keyed, alias: str, given: Sequence[str]) -> dict[Name, 
     }
 
 
-def on_top(below: Keyed, alias: str, items: list[tuple[str, exp.Expression]], where: Sequence[exp.Expression]) -> Keyed:
-    """A projection and a filter of a keyed piece, computed together with it."""
+def shown_alone(query: exp.Query, name: str) -> list[tuple[str, str]] | None:
+    """What a query calls the columns of a relation, if it does nothing but show some of them, each once.
+
+    >>> from headrace.sql.dialect import parse_query
+    >>> shown_alone(parse_query('SELECT g.b AS x, g.a AS a FROM "g" AS g'), "g")
+    [('x', 'b'), ('a', 'a')]
+    >>> shown_alone(parse_query('SELECT g.b AS x FROM "g" AS g WHERE g.a > 1'), "g")
+    """
+    if not isinstance(query, exp.Select) or any(
+        value for part, value in query.args.items() if part not in ("expressions", "from_")
+    ):
+        return None
+    source = query.args["from_"].this
+    if not isinstance(source, exp.Table) or source.name != name:
+        return None
+    items = [each.unalias() for each in query.expressions]
+    if not all(isinstance(each, exp.Column) for each in items) or len(set(items)) < len(items):
+        return None
+    return [(each.alias_or_name, item.name) for each, item in zip(query.expressions, items, strict=True)]
+
+
+def with_columns(piece: Keyed, shown: Sequence[tuple[str, str]]) -> Keyed:
+    """The piece with some of its columns under other names, in another order; the others are hidden."""
+    hidden = [name for name in outputs_of(piece.query) if name not in {own for _, own in shown}]
+    names = {own: name for name, own in shown} | {own: f"{HIDDEN}{at}" for at, own in enumerate(hidden)}
+    columns = {each.alias_or_name: each.unalias() for each in piece.query.expressions}
+    query = piece.query.copy()
+    query.set("expressions", [aliased(columns[own].copy(), name) for own, name in names.items()])
+    return renamed_columns(dataclasses.replace(piece, query=query, visible=len(shown)), names)
+
+
+def renamed_columns(piece: Keyed, names: Mapping[str, str]) -> Keyed:
+    """The same of a piece whose query has other names for its columns."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    return dataclasses.replace(
+        piece,
+        key=tuple(map(new, piece.key)),
+        rest=tuple(map(new, piece.rest)),
+        clock=piece.clock and (new(piece.clock[0]), piece.clock[1]),
+        adds=tuple((new(name), counted and new(counted)) for name, counted in piece.adds),
+        averages=tuple((new(name), new(total), new(counted)) for name, total, counted in piece.averages),
+        extremes=tuple((new(name), function) for name, function in piece.extremes),
+        kept=tuple((name, new(own)) for name, own in piece.kept),
+    )
+
+
+def on_top(
+    below: Keyed,
+    alias: str,
+    items: list[tuple[str, exp.Expression]],
+    where: Sequence[exp.Expression],
+    *,
+    leaves_first: bool = False,
+) -> Keyed:
+    """A projection and a filter of a keyed piece, computed together with it.
+
+    ``leaves_first``: whether the filter takes away none of the first rows that the piece needs.
+    """
+    kept = below.kept if leaves_first or not where else ()
     kinds = dict(zip(outputs_of(below.query), types_of(below.query), strict=True))
     outputs = list(items)
     names: dict[str, str] = {}
-    for own in (*below.key, *below.rest):
+    for own in dict.fromkeys((*below.key, *below.rest, *(own for _, own in kept))):
         column = typed_column(alias, own, kinds[own])
         shown = next((name for name, item in items if item == column), None)
         if shown is None:
@@ -314,4 +383,5 @@ def on_top(below: Keyed, alias: str, items: list[tuple[str, exp.Expression]], wh
         key=tuple(names[each] for each in below.key),
         rest=tuple(names[each] for each in below.rest),
         clock=below.clock and (names[below.clock[0]], below.clock[1]),
+        kept=tuple((name, names[own]) for name, own in kept),
     )

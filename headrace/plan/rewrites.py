@@ -72,7 +72,7 @@ def _as_exists(condition: exp.Expression, alias: str) -> exp.Expression:
         items = [each.unalias() for each in query.expressions]
         if len(items) != len(listed) or any(map(has_aggregate, items)) or any(each.find(exp.Window) for each in items):
             return condition
-        if lists_rows(query):
+        if lists_rows(query) or _takes_first(query):
             return condition
         if sources_in(values) & _own(query) or query.args.get("from_") is None:
             return condition  # a name means something else inside
@@ -92,16 +92,23 @@ def _as_exists(condition: exp.Expression, alias: str) -> exp.Expression:
     return condition
 
 
+def _takes_first(query: exp.Select) -> bool:
+    """DISTINCT ON: which of the rows it takes is decided before any of them is compared."""
+    distinct = query.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is not None
+
+
 def beside(node: exp.Select, rebind: Rebind) -> exp.Select:
     """The block with scalar subqueries as sources of their own.
 
     Those in its columns only if it has neither groups nor windows: there they are values of groups, or of partitions.
     """
     changed = node.copy()
-    items = [each.unalias() for each in changed.expressions]
     plain = changed.args.get("group") is None and changed.args.get("having") is None
-    plain = plain and not any(has_aggregate(each) or each.find(exp.Window) for each in items)
-    places = [each for each in (changed.args.get("where"), *(items if plain else ())) if each is not None]
+    plain = plain and not any(has_aggregate(each) or each.find(exp.Window) for each in changed.expressions)
+    # With their names: what takes the place of a whole column is found below its name.
+    items = changed.expressions if plain else []
+    places = [each for each in (changed.args.get("where"), *items) if each is not None]
     for each in [found for place in places for found in place.find_all(exp.Exists)]:
         if (counted := _counted(each)) is not None:
             each.replace(counted)

@@ -1,4 +1,5 @@
-"""Aggregates that can be had from their old value and a change alone: counts, sums and averages of exact numbers.
+"""Aggregates that can be had from their old value and a change alone: counts, sums and averages of exact numbers, and
+minima and maxima as long as they do not go.
 
 They need no row of the group but those that came and went, however large it is. So the groups are an internal table of
 their own, and the query is a linear one over it:
@@ -11,6 +12,10 @@ their own, and the query is a linear one over it:
 A sum of nothing is NULL and not 0: beside each sum there is a count of what it is the sum of. And a group is gone when
 it has no rows, so those are counted, too. A sum of floats is not exact: what was added cannot be taken away again.
 Beside an average there are a sum and a count, and it is what an average of their rows would be, to the last digit.
+
+A maximum is the greater of the old one and what came. If rows may go, so may the maximum: then the next greatest is
+somewhere among the rows of the group. So what is grouped is an arrangement by the groups, and the rows of those that
+have lost one are read. Where rows only come, none is needed.
 
 With DISTINCT the same is done twice, first for the groups and the values in them:
 
@@ -33,7 +38,7 @@ from headrace.plan.pieces import HIDDEN, SOURCE, Inputs, Keyed, select, typed_co
 from headrace.sql.aggregates import is_aggregate, is_ordered_set
 from headrace.sql.dialect import parse_expression
 from headrace.sql.translate import type_of
-from headrace.sql.typed import is_integer, numeric
+from headrace.sql.typed import INTERVAL, is_integer, numeric
 from headrace.types import SqlType
 
 Items = Sequence[tuple[str, exp.Expression]]
@@ -95,6 +100,12 @@ def is_extreme(call: exp.Expression) -> bool:
     return kind is not None and kind.name not in ("array", "struct", "map")
 
 
+def is_kept(call: exp.Expression) -> bool:
+    """Whether it is one that can be kept beside the sums of its group: of values that are the same if they are equal,
+    so that it does not matter which of them was there first."""
+    return is_extreme(call) and type_of(_argument(call)) != INTERVAL
+
+
 def distinct_argument(call: exp.Expression) -> exp.Expression | None:
     """What it takes each value of once."""
     if _name(call) in ("min", "max") or not isinstance(_function(call).expressions[0], exp.Distinct):
@@ -111,7 +122,11 @@ def groups(
     hidden: list[tuple[str, exp.Expression]] = [(f"{HIDDEN}0", parse_expression("count(*)"))]
     adds: list[tuple[str, str | None]] = [(hidden[0][0], None)]
     averages: list[tuple[str, str, str]] = []
+    extremes: list[tuple[str, str]] = []
     for name, call in values:
+        if _name(call) in ("min", "max"):
+            extremes.append((name, _name(call)))
+            continue
         if _name(call) == "count":
             adds.append((name, None))
             continue
@@ -137,6 +152,7 @@ def groups(
         describe="aggregate",
         adds=tuple(adds),
         averages=tuple(averages),
+        extremes=tuple(extremes),
     )
 
 

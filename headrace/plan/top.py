@@ -14,6 +14,7 @@ come in the order of their stream key.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -42,6 +43,14 @@ from headrace.sql.typed import TEXT
 from headrace.types import SqlType
 
 Items = list[tuple[str, exp.Expression]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstRows:
+    """What is asked for of each group: some of its first rows, or all of them."""
+
+    count: int
+    all: bool
 
 
 class TopN:
@@ -83,7 +92,9 @@ class TopN:
         keys = [substituted(each, side.over(SOURCE)) for each in common]
         order = windows[0].args.get("order")
         sorted_by = [substituted(each, side.over(SOURCE)) for each in order.expressions] if order else []
-        if common and not all(has_order(type_of(each.this)) for each in sorted_by):
+        if not all(has_order(type_of(each.this)) for each in sorted_by):
+            if not common:
+                raise NotCut
             first = None
         if first is None:
             arranged = self.arrangements.arranged(side, keys, SOURCE)
@@ -190,8 +201,8 @@ def _constant(clause: exp.Expression | None) -> int | None:
 
 def first_wanted(
     inner: exp.Expression, alias: str, names: Sequence[str], where: Sequence[exp.Expression]
-) -> int | None:
-    """How many rows of each partition are asked for of a query whose only window function is row_number().
+) -> FirstRows | None:
+    """Which rows of each partition are asked for of a query whose only window function is row_number().
 
     ``names``: what its columns are called where the conditions stand.
     """
@@ -205,8 +216,19 @@ def first_wanted(
     if not isinstance(call, exp.Anonymous) or str(call.this).lower() != "row_number":
         return None
     numbers = {name for name, each in zip(names, items, strict=True) if each == windows[0]}
-    found = [most for each in where if (most := _most(each, alias, numbers)) is not None]
-    return min(found) if found and min(found) > 0 else None
+    found = [(_most(each, alias, numbers), isinstance(each, exp.EQ)) for each in where]
+    count = min((most for most, _ in found if most is not None), default=0)
+    if count <= 0:
+        return None
+    return FirstRows(count=count, all=all(most is not None and (most == 1 or not exact) for most, exact in found))
+
+
+def without_unused(inner: exp.Select, alias: str, used: Sequence[exp.Expression]) -> exp.Select:
+    """The query without the columns that nobody above it needs."""
+    asked = {column.name for each in used for column in each.find_all(exp.Column) if column.table == alias}
+    found = inner.copy()
+    found.set("expressions", [each.copy() for each in inner.expressions if each.alias_or_name in asked])
+    return found
 
 
 def _most(condition: exp.Expression, alias: str, numbers: set[str]) -> int | None:
@@ -257,7 +279,9 @@ def with_key(
     count = len(outputs)
     key: list[str] = []
     rest: list[str] = []
-    for columns, names in ((arranged.key, key), (arranged.rest, rest)):
+    kept: list[str] = []
+    used = [] if first is None or not arranged.key else _columns_used(arranged, query)
+    for columns, names in ((arranged.key, key), (arranged.rest, rest), (used, kept)):
         for column in columns:
             shown = next((name for name, item in outputs if item == column), None)
             if shown is None:
@@ -273,4 +297,11 @@ def with_key(
         inputs=(arranged.input,),
         describe=describe,
         first=() if first is None else (first,),
+        kept=tuple((column.name, own) for column, own in zip(used, kept, strict=True)),
     )
+
+
+def _columns_used(arranged: Arranged, query: exp.Select) -> list[exp.Column]:
+    """Those of the source that decide what comes of a row, and in which order; each once."""
+    found = [*arranged.key, *arranged.rest, *query.find_all(exp.Column)]
+    return list({each.name: each for each in found}.values())

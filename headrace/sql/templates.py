@@ -62,7 +62,8 @@ _WORDS = sorted(
     key=len,
     reverse=True,
 )
-_TOKEN = re.compile("|".join(map(re.escape, _WORDS)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
+TOKEN = re.compile("|".join(map(re.escape, _WORDS)) + r"|\"[^\"]*\"|[A-Za-z]+|[^A-Za-z\"]")
+"""What a template consists of: patterns, text in quotes, and single characters that stand for themselves."""
 
 
 def constant_template(name: str, value: Typed) -> str:
@@ -79,7 +80,7 @@ def java_format(pattern: str) -> str:
     """A template as Java's, as far as Java has its patterns; letters that are none are refused, the rest is quoted."""
     out: list[str] = []
     literal = ""
-    for token in _TOKEN.findall(pattern):
+    for token in TOKEN.findall(pattern):
         known = _JAVA.get(token) or _JAVA.get(token.upper() if token.upper() in _CASELESS else "")
         if known is None and token[0].isalpha():
             raise _unknown(token)
@@ -130,7 +131,7 @@ def _pieces(moment: str, template: str) -> list[str]:
     """Spark SQL of the parts of a date's text, from left to right."""
     pieces: list[str] = []
     plain, number = True, False  # whether FM went before; whether the last piece is a number
-    for token in _TOKEN.findall(template):
+    for token in TOKEN.findall(template):
         if token in ("FM", "TM"):
             plain = False
             continue
@@ -169,7 +170,7 @@ _CLOCK = ("hour", "minute", "second")
 def _interval_text(template: str) -> str:
     """Spark SQL over the parts of an interval (:func:`headrace.sql.intervals.unfolded`)."""
     pieces, plain = [], True
-    for token in _TOKEN.findall(template):
+    for token in TOKEN.findall(template):
         if token in ("FM", "TM"):
             plain = False
             continue

@@ -244,6 +244,46 @@ def test_asof_and_lateral_joins(tables):
         tables.sql("SELECT 1 FROM t ASOF JOIN u ON t.k = u.id")
 
 
+def test_a_scalar_subquery_over_a_table_that_was_deleted_from(tables):
+    """Rows of such a table come from a union: within another one, Spark's optimizer fails unless a rule is left out."""
+    query = "SELECT t.id, (SELECT max(w.x) FROM w WHERE w.k = t.k) AS m FROM t"
+    tables.sql("CREATE TABLE w (id INT PRIMARY KEY, k INT, x INT)")
+    tables.sql("INSERT INTO t VALUES (1, 1, 10), (2, 2, 20), (3, 2, 30)")
+    tables.sql("INSERT INTO w VALUES (1, 1, 10), (2, 2, 20), (3, 2, 30)")
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for name in ("t", "w"):
+        tables.sql(f"DELETE FROM {name} WHERE id = 3")
+        tables.sql(f"INSERT INTO {name} VALUES (4, 1, 40)")
+    check(tables, "v")
+    assert sorted(tables.sql(f"{query} EXCEPT ALL SELECT 2, 20").rows()) == [(1, 40), (4, 40)]
+    assert sorted(tables.sql(f"{query} UNION ALL SELECT id, k FROM t WHERE id = 2").rows()) == [
+        (1, 40), (2, 2), (2, 20), (4, 40)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("few", [100_000, 0])
+def test_a_total_without_groups_keeps_its_row_if_much_changes(tables, monkeypatch, few):
+    """Whether there are rows at all, and whether one of them is NULL, are totals that NOT IN is compared with."""
+    monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    tables.sql("CREATE TABLE w (id INT PRIMARY KEY, k INT, x INT)")
+    tables.sql("INSERT INTO t VALUES (1, 1, 10), (2, 2, 20), (3, 3, 30)")
+    tables.sql("INSERT INTO w VALUES (1, 1, 10), (2, NULL, 20)")
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE k NOT IN (SELECT k FROM w)")
+    tables.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(x) AS s, avg(x) AS a FROM w")
+    tables.sql("INSERT INTO w SELECT g, g % 2, g FROM generate_series(10, 3000) AS g")
+    for statement, left in (
+        ("DELETE FROM w WHERE id = 2", [(2,), (3,)]),
+        ("DELETE FROM w WHERE id > 9", [(2,), (3,)]),
+        ("DELETE FROM w", [(1,), (2,), (3,)]),
+        ("INSERT INTO w VALUES (5, 3, 1)", [(1,), (2,)]),
+    ):
+        tables.sql(statement)
+        assert sorted(tables.sql("SELECT * FROM v").rows()) == left
+        assert len(tables.sql("SELECT * FROM total").rows()) == 1
+        check(tables, "v")
+        check(tables, "total")
+
+
 def test_what_is_joined_with_all_rows(tables):
     views = {
         "above_average": "SELECT id FROM t WHERE x > (SELECT avg(x) FROM t)",

@@ -54,6 +54,8 @@ SAME = """
     i IS NULL; i IS NOT NULL; t IS NULL; (i + 1) IS NULL; o IS TRUE; o IS NOT TRUE; o IS FALSE; (i > 0) IS TRUE
     i BETWEEN 0 AND 5; i NOT BETWEEN 0 AND 5; t BETWEEN 'a' AND 'm'; n BETWEEN i AND 3; i IN (1, 2, 3); 1 IN (1, 2); o AND 3 IN (1, 2); i NOT IN (1, 2); t IN ('a', 'abc'); n IN (1, 2.5)
     t || v; t || '-' || v; 'x' || t; upper(t); lower(t); length(t); char_length(v); abs(i); coalesce(i, 0); coalesce(t, v, 'none'); coalesce(i, b); substring(t FROM 1 FOR 2); substring(t FROM 2); substr(v, 2, 1); substring(t, 3, 0); substring('äöü' || t FROM 2 FOR 3); extract(year FROM day); extract(month FROM day); extract(day FROM day)
+    extract(year FROM ts); extract(hour FROM ts); extract(minute FROM ts); to_char(ts, 'YYYY-MM-DD'); to_char(ts, 'YYYY-MM-DD HH24:MI:SS.US'); to_char(day, 'DD.MM.YYYY'); to_char(ts, 'hh24mi/MS'); to_char(ts, '--'); date_trunc('hour', ts); date_trunc('day', ts); date_trunc('week', ts); date_trunc('month', ts); date_trunc('quarter', ts); date_trunc('year', ts); date_trunc('minute', ts)
+    split_part(t || '/x//' || v, '/', 2); split_part(t, 'b', 1); split_part(t, 'b', 2); split_part(t, 'b', 3); split_part(t, 'bc', 2); replace(t, 'b', 'xyz'); replace(t || v, 'ab', ''); nullif(i, 0); nullif(t, v); nullif(n, 1)
     CASE WHEN i > 0 THEN 'plus' WHEN i < 0 THEN 'minus' ELSE 'none' END; CASE WHEN o THEN i END; CASE i WHEN 1 THEN 'one' WHEN 2 THEN v END
     CASE WHEN i > 0 THEN n ELSE i END; t LIKE 'a%'; t LIKE '%c'; t LIKE '%b%'; t LIKE 'abc'; t NOT LIKE 'a%'; t LIKE '%a%b%'; t NOT LIKE 'a%c'; t LIKE '%%b%%'; i::bigint; i::numeric(12,2); s::int + 1; f::double precision
 """  # noqa: E501
@@ -62,6 +64,7 @@ SAME = [each.strip() for line in SAME.strip().splitlines() for each in line.spli
 SPARKS = """
     d / 2.0; i + d; u * u; u + u; n % 2; t || i; now(); t ~ 'a'; t LIKE 'a_c'; t NOT LIKE v; doc = '1'; i::text; n::int; d::int
     t::varchar(2); substring(t FROM i); substring(t FROM 0 FOR 2); substring(t FROM 'a.'); substring(y FROM 1 FOR 2); md5(t); i IN (1, NULL); (i, j) = (1, 2); i IS DISTINCT FROM j; day + 1; ts - ts; tz + span; ts + INTERVAL '1 month'; date_bin('1 hour', tz, '1970-01-01'); day + INTERVAL '1 month'; ts + INTERVAL '1 day' * i; -n; day < ts; d < i; round(n, 1); o < p; d IN (1.5, 2)
+    extract(second FROM ts); extract(hour FROM tz); to_char(ts, 'YYYY Mon'); to_char(ts, 'HH12'); to_char(ts, 'SSSS'); to_char(ts, 'DDD'); to_char(ts, 'FMDD'); to_char(ts, 'DDth'); replace(t, '', 'x'); replace(t, v, 'x'); to_char(ts, '"at" YYYY'); to_char(tz, 'YYYY'); date_trunc('decade', ts); date_trunc('day', tz); split_part(t, v, 1); split_part(t, 'b', -1)
     array[i, j]; t COLLATE "C" < v; i BETWEEN SYMMETRIC 5 AND 0; 'a'; NULL; d::real
 """  # noqa: E501
 SPARKS = [each.strip() for line in SPARKS.strip().splitlines() for each in line.split(";") if each.strip()]

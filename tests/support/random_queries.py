@@ -36,7 +36,7 @@ class Queries:
         return self._one_of(
             depth, [self._joined, self._grouped, self._grouped, self._distinct, self._set_operation, self._windowed,
                     self._asked, self._asked, self._mapped, self._total, self._top, self._top_of_each, self._named,
-                    self._shares],
+                    self._shares, self._framed],
         )  # fmt: skip
 
     def _one_of(self, depth: int, makers: list) -> str:
@@ -67,7 +67,10 @@ class Queries:
         one, other = self._chance.choice(columns), self._chance.choice(columns)
         return self._chance.choice(
             [f"{one} > 1", f"{one} < 3", f"{one} IS NULL", f"{one} IS NOT NULL", f"{one} = {other}",
-             f"{one} <> {other}", f"({one} > 2 OR {other} = 1)"]
+             f"{one} <> {other}", f"({one} > 2 OR {other} = 1)", f"NOT ({one} = 1 OR {other} > 2)",
+             f"{one} BETWEEN 1 AND 2", f"{one} NOT IN (1, 3)", f"{one} IS NOT DISTINCT FROM {other}",
+             f"CASE WHEN {one} = 1 THEN {other} ELSE {one} END > 1",
+             f"(({one} = 1 AND {other} > 0) OR ({one} = 1 AND {other} IS NULL))"]
         )  # fmt: skip
 
     def _where(self, columns: list[str]) -> str:
@@ -79,6 +82,10 @@ class Queries:
         for _ in range(self._chance.choice([0, 1, 1, 2])):
             other, alias, names = self._source(depth)
             more = [f"{alias}.{name}" for name in names]
+            if self._chance.random() < 0.05:
+                text += f" CROSS JOIN {other}"
+                columns += more
+                continue
             kind = self._chance.choice(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
             compared = "<" if kind in ("JOIN", "LEFT JOIN") and self._chance.random() < 0.1 else "="
             on = f"{self._chance.choice(columns)} {compared} {self._chance.choice(more)}"
@@ -100,7 +107,8 @@ class Queries:
     def _aggregate(self, columns: list[str]) -> str:
         column = self._number(columns)
         call = self._chance.choice(["count(*)", f"count({column})", f"sum({column})", f"min({column})",
-                                    f"max({column})", f"count(DISTINCT {column})"])  # fmt: skip
+                                    f"max({column})", f"count(DISTINCT {column})",
+                                    f"sum(DISTINCT {column})"])  # fmt: skip
         if self._chance.random() < 0.2:
             call += f" FILTER (WHERE {self._condition(columns)})"
         return call
@@ -124,7 +132,8 @@ class Queries:
     def _total(self, depth: int) -> str:
         source, columns = self._joins(depth - 1)
         items = [self._aggregate(columns) for _ in range(self._chance.randint(1, 2))]
-        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
+        having = f" HAVING {self._aggregate(columns)} > 2" if self._chance.random() < 0.2 else ""
+        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}{having}"
 
     def _distinct(self, depth: int) -> str:
         source, columns = self._joins(depth - 1)
@@ -148,6 +157,23 @@ class Queries:
             ["count(*)", f"sum({self._chance.choice(columns)})", f"max({self._number(columns)})"]
         )
         items = [*self._numbers(columns, 2), f"{call} OVER (PARTITION BY {partition})"]
+        return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
+
+    def _framed(self, depth: int) -> str:
+        """Windows in an order that leaves nothing open but rows that are the same."""
+        source, alias, names = self._source(depth - 1)
+        columns = [f"{alias}.{name}" for name in names]
+        call = self._chance.choice(
+            ["count(*)", *(f"{name}({self._chance.choice(columns)})" for name in ("sum", "max"))]
+        )
+        frame = self._chance.choice(
+            ["", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+             "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"]
+        )  # fmt: skip
+        if self._chance.random() < 0.3:
+            call, frame = self._chance.choice(["row_number()", "rank()", f"lag({self._chance.choice(columns)})"]), ""
+        window = f"PARTITION BY {self._number(columns)} ORDER BY {self._order(columns)} {frame}"
+        items = [*columns, f"{call} OVER ({window})"]
         return f"SELECT {self._columns(items)} FROM {source}{self._where(columns)}"
 
     def _shares(self, depth: int) -> str:

@@ -17,7 +17,8 @@ import pytest
 from sqlglot import exp
 
 from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
-from headrace.engine.groups import added_up
+from headrace.engine.firsts import ChangedFirstRows
+from headrace.engine.groups import ChangedGroups
 from headrace.operators.vector_pieces import vectorized_piece
 from headrace.plan.build import build
 from headrace.plan.cut import cut
@@ -116,8 +117,17 @@ def check_sums(
         halves.append(_arrow(layout, lite.rows(relation.query, "part")))
     whole, nothing = _arrow(layout, held[relation.id]), layout.row_schema.empty_table()
     one, other = halves
-    assert _counted(added_up(layout, relation.operator, one, other, nothing)) == _counted(whole), relation.query
-    assert _counted(added_up(layout, relation.operator, whole, nothing, other)) == _counted(one), relation.query
+    for old, came, gone, new in ((one, other, nothing, whole), (whole, nothing, other, one), (one, other, other, one)):
+        groups = ChangedGroups(layout, relation.operator, old, came, gone)
+        doubted = groups.in_doubt()
+        if not doubted.num_rows:
+            assert _counted(groups.new_rows()) == _counted(new), relation.query
+            continue
+        VECTORIZED["groups in doubt"] += 1
+        assert gone.num_rows and relation.operator.extremes
+        keys = {tuple(row.values()) for row in doubted.to_pylist()}
+        again = [tuple(row[name] for name in relation.operator.key) in keys for row in new.to_pylist()]
+        assert _counted(groups.new_rows(new.filter(pa.array(again, pa.bool_())))) == _counted(new), relation.query
 
 
 def check_linear(
@@ -158,16 +168,51 @@ def check_first(lite: Lite, relation: Relation, catalog: Catalog, held: dict[int
     """The first rows of each key of its inputs are all that it needs."""
     for (id, columns), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
         source = catalog.relations[id]
-        codec, names = KeyCodec.of(source), [column.name for column in source.columns]
-
-        def order(row: tuple, codec=codec, names=names) -> bytes:
-            return codec.encode([row[names.index(name)] for name in codec.names])
-
-        found: dict[tuple, list[tuple]] = {}
-        for row in sorted(held[id], key=order):
-            found.setdefault(tuple(row[names.index(name)] for name in columns), []).append(row)
-        lite.store(source, [row for rows in found.values() for row in rows[:count]], "part")
+        lite.store(source, _first(source, held[id], columns, count), "part")
     assert Counter(lite.rows(relation.query, "part")) == Counter(held[relation.id]), relation.query
+
+
+def check_kept(
+    lite: Lite, relation: Relation, catalog: Catalog, held: dict[int, list[tuple]], chance: random.Random
+) -> None:
+    """Its new rows follow from its old ones and what came and went, unless it says that it has to look."""
+    ((id, columns),), (count,) = relation.operator.inputs, relation.operator.first
+    source, layout = catalog.relations[id], Layout.of(relation)
+
+    def query(rows: list[tuple]) -> list[tuple]:
+        lite.store(source, rows, "part")
+        return lite.rows(relation.query, "part")
+
+    for came, gone in ((0.3, 0.0), (0.0, 0.3), (0.3, 0.3)):
+        kinds = [chance.random() for _ in held[id]]
+        new, gone = (
+            [row for row, kind in zip(held[id], kinds, strict=True) if low <= kind < high]
+            for low, high in ((0, came), (came, came + gone))
+        )
+        stay = [row for row in held[id] if row not in new and row not in gone]
+        arrow = [_arrow(Layout.of(source), rows) for rows in (new, gone)]
+        known = ChangedFirstRows(Layout.of(source), relation.operator, _arrow(layout, query(stay + gone)), *arrow)
+        keys = {tuple(row.values()) for row in known.in_doubt().to_pylist()}
+        assert gone or not keys
+        if gone:
+            VECTORIZED["first rows in doubt" if keys else "first rows known"] += 1
+        again = _first(source, _picked(stay + new, source, columns, keys), columns, count)
+        rows = known.rows(_arrow(Layout.of(source), again)).to_pylist()
+        found = query([tuple(row.values()) for row in rows])
+        assert Counter(found) == Counter(query(stay + new)), relation.query
+
+
+def _first(source: Relation, rows: list[tuple], columns: tuple[str, ...], count: int) -> list[tuple]:
+    """The first rows of each key."""
+    codec, names = KeyCodec.of(source), [column.name for column in source.columns]
+
+    def order(row: tuple) -> bytes:
+        return codec.encode([row[names.index(name)] for name in codec.names])
+
+    found: dict[tuple, list[tuple]] = {}
+    for row in sorted(rows, key=order):
+        found.setdefault(tuple(row[names.index(name)] for name in columns), []).append(row)
+    return [row for rows in found.values() for row in rows[:count]]
 
 
 def _arrow(layout: Layout, rows: list[tuple]) -> pa.Table:
@@ -215,10 +260,12 @@ def check(seed: int) -> str:
             check_sums(lite, relation, arrangements.catalog, held, chance)
         if operator is not None and operator.first:
             check_first(lite, relation, arrangements.catalog, held)
+        if operator is not None and operator.kept:
+            check_kept(lite, relation, arrangements.catalog, held, chance)
         if operator is not None:
             check_vectors(relation, arrangements.catalog, held)
             check_linear(lite, relation, arrangements.catalog, held, chance)
-        if operator is None or operator.adds or not operator.key:
+        if operator is None or operator.follows_changes or not operator.key:
             continue
         every = _keys(found, relation, operator.key)
         for id, columns in operator.inputs:
@@ -255,4 +302,6 @@ def test_pieces_say_what_the_query_says(start):
 def test_arrow_evaluates_what_is_plain():
     for seed in range(60):
         check(seed)
-    assert {"inner join", "left join", "semi join", "anti join", "aggregate"} <= set(VECTORIZED)
+    seen = {"inner join", "left join", "semi join", "anti join", "aggregate", "groups in doubt"}
+    seen |= {"first rows in doubt", "first rows known"}
+    assert seen <= set(VECTORIZED)

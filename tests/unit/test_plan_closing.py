@@ -115,7 +115,12 @@ def internal_tables(catalog: Catalog, query: str, *, emits: bool = True) -> dict
 def test_what_nobody_needs_when_windows_have_closed(catalog):
     grouped = f"SELECT window_end, {{}} FROM {WINDOWS.format('t')} GROUP BY window_end"
     end = ("window_end", 0, {1})
-    assert internal_tables(catalog, grouped.format("max(k) AS m")) == {"arrangement": [end, end], "aggregate": [end]}
+    rows = grouped.format("bool_and(k > 1) AS m")
+    assert internal_tables(catalog, rows) == {"arrangement": [end, end], "aggregate": [end]}
+    # A maximum of rows that only come needs none of them.
+    assert internal_tables(catalog, grouped.format("max(k) AS m")) == {
+        "arrangement": [end], "aggregate": [("group_0", 0, {1})]
+    }  # fmt: skip
     assert internal_tables(catalog, "SELECT at, k FROM t") == {"arrangement": [("moment_0", 0, {1})]}
     # One side's watermark has passed, the other's has not: rows are looked up for those that may still come there.
     joined = (
@@ -125,7 +130,9 @@ def test_what_nobody_needs_when_windows_have_closed(catalog):
     assert found["aggregate"] == [("group_0", 0, {1})]  # who arranges its rows needs no more than their changes
     assert all(each == ("window_end", 0, {1, 2}) for each in found["arrangement"])
     # Not if the rows are looked up by something that does not close, or come and go with all that there is.
-    assert internal_tables(catalog, "SELECT k, max(at) AS m FROM t GROUP BY k", emits=False) == {"arrangement": [None]}
+    assert internal_tables(catalog, "SELECT k, bool_and(at > '2026-01-01') AS m FROM t GROUP BY k", emits=False) == {
+        "arrangement": [None]
+    }
     beside = "SELECT t.at, plain.k FROM t JOIN plain FOR SYSTEM_TIME AS OF PROCTIME() ON t.k = plain.k"
     assert None in internal_tables(catalog, beside)["arrangement"]
 
