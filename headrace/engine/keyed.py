@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,41 +24,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.catalog import Relation
-from headrace.engine import moments
-from headrace.engine.bulk import BulkWriter
+from headrace.engine import moments, stored_rows
 from headrace.engine.changed import ChangedRows, Touched, are_few
-from headrace.engine.changes import NEW_ROW, OLD_ROW, SMALL_ROWS
 from headrace.engine.choice import Choices
 from headrace.engine.deltas import TableDelta, Written
 from headrace.engine.derive import Deriver
-from headrace.engine.evaluate import ONE_TASK_ROWS, Pieces, at_its_time, quoted
+from headrace.engine.evaluate import Pieces, quoted
 from headrace.engine.filling import jobs_of, new_runs
 from headrace.engine.firsts import ChangedFirstRows
 from headrace.engine.groups import Averages, ChangedGroups, new_expressions, total_expressions
 from headrace.engine.held import HeldClocks
+from headrace.engine.mapped import MappedChanges
 from headrace.engine.moments import Moments, there_now, with_clock
 from headrace.engine.plans import columns_read_by
 from headrace.engine.relations import RelationFrames
 from headrace.engine.spark import translate_error
+from headrace.engine.stored_rows import StoredRows
 from headrace.engine.touched import difference, each_once, of_keys, of_vnodes, runs_then, unfinished
 from headrace.engine.watermarks import Watermarks
 from headrace.errors import DataError, HeadraceError
-from headrace.state.first_rows import first_rows
 from headrace.state.layout import Layout
-from headrace.state.lookup import IndexCache, starting_with
+from headrace.state.lookup import IndexCache
 from headrace.state.manifest import Manifest
-from headrace.state.runs import Run, RunFile
+from headrace.state.runs import RunFile
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES
 from headrace.types import quote_spark
-
-FEW_KEYS = 100_000
-"""Touched keys up to which their rows are looked up; beyond, relations are read whole. Of four times as many changes
-the keys are counted."""
-
-LOOKUP_ROWS = 1 << 22
-"""Stored rows that may be read to find those of the touched keys in one relation: a thousand keys anywhere in a large
-one are in about as many row groups."""
 
 
 class KeyedRelations:
@@ -72,12 +63,13 @@ class KeyedRelations:
         vectorized: Callable[[], bool],
     ):
         self._spark, self._storage, self._indexes, self._frames = spark, storage, indexes, frames
-        self._bulk = BulkWriter(spark, storage, indexes)
         self._pieces = Pieces(spark, storage, frames, vectorized)
         self._moments = Moments(storage, indexes)
         self._watermarks = Watermarks(storage)
         self._held = HeldClocks()
         self._changed = ChangedRows(spark, storage, frames)
+        self._stored = StoredRows(spark, storage, indexes, frames, self._pieces, self._changed)
+        self._mapped = MappedChanges(frames, self._pieces, self._changed, self._stored)
         self.computed_anew = 0
         """How often a relation was, because so much had changed"""
 
@@ -134,7 +126,7 @@ class KeyedRelations:
         since: Mapping[int, Mapping[str, Any]],
     ) -> Manifest:
         """``state`` has the time to go on to, ``before`` are the offsets with the time that it was."""
-        jobs, choices = jobs_of(state), Choices(FEW_KEYS, missed)
+        jobs, choices = jobs_of(state), Choices(stored_rows.FEW_KEYS, missed)
         for relation in state.catalog.in_order():
             if relation.operator is None:
                 continue
@@ -156,9 +148,9 @@ class KeyedRelations:
                 continue
             work = functools.partial(self._delta, state, relation, touched, epoch, stood, built, behind)
             if whole and choices.is_anew(state, relation, touched):
-                work = functools.partial(self._recomputed, state, relation, None, epoch)
-            elif whole and self._maps(relation, touched):
-                work = functools.partial(self._mapped, state, relation, touched, epoch, work)
+                work = functools.partial(self._stored.recomputed, state, relation, None, epoch)
+            elif whole and self._mapped.maps(relation, touched):
+                work = functools.partial(self._mapped.delta, state, relation, touched, epoch, work)
             delta = self._blaming(state, relation, work)
             if delta is None:
                 continue
@@ -225,23 +217,25 @@ class KeyedRelations:
                 if not behind or not isinstance(translate_error(error, "writing an epoch"), DataError):
                     raise
                 keys = None if built == VNODES else self._changed.all_keys(state, relation, touched, built)
-                return self._recomputed(state, relation, keys, epoch)
+                return self._stored.recomputed(state, relation, keys, epoch)
         if relation.operator.recomputes:
-            return self._recomputed(state, relation, None, epoch)
+            return self._stored.recomputed(state, relation, None, epoch)
         if not relation.operator.key:
             found = self._from_first(state, relation, touched)
-            return self._recomputed(state, relation, None, epoch) if found is None else difference(relation, *found)
+            return (
+                self._stored.recomputed(state, relation, None, epoch) if found is None else difference(relation, *found)
+            )
         if any(touched.get(id) for id in relation.operator.whole):
-            return self._recomputed(state, relation, None, epoch)
-        keys, moved = self._changed.few_keys(state, relation, touched, FEW_KEYS), None
+            return self._stored.recomputed(state, relation, None, epoch)
+        keys, moved = self._changed.few_keys(state, relation, touched, stored_rows.FEW_KEYS), None
         if relation.operator.clock is not None:
             then, now = (moments.time_of(offsets, relation) for offsets in (before, state.offsets))
-            moved = self._moments.crossing(state, relation, then, now, most=LOOKUP_ROWS)
+            moved = self._moments.crossing(state, relation, then, now, most=stored_rows.LOOKUP_ROWS)
             if moved is None:
-                return self._recomputed(state, relation, None, epoch, only=unfinished(state, relation, before))
-            if keys is None or moved.num_rows > FEW_KEYS:
+                return self._stored.recomputed(state, relation, None, epoch, only=unfinished(state, relation, before))
+            if keys is None or moved.num_rows > stored_rows.FEW_KEYS:
                 every = self._changed.all_keys(state, relation, touched, built, moved)
-                return self._recomputed(state, relation, every, epoch)
+                return self._stored.recomputed(state, relation, every, epoch)
             keys = each_once(relation, pa.concat_tables([keys, moved]))
             if keys.num_rows == 0:
                 return None
@@ -250,127 +244,11 @@ class KeyedRelations:
         changes = {} if behind or built < VNODES else touched
         found = None if keys is None else self._looked_up(state, relation, keys, changes)
         if found is None:
-            return self._recomputed(
+            return self._stored.recomputed(
                 state, relation, self._changed.all_keys(state, relation, touched, built, moved), epoch
             )
         new, old = found
         return difference(relation, new, old)
-
-    # --- what changes of linear inputs are mapped to ------------------------------------------------------------
-
-    def _maps(self, relation: Relation, touched: Touched) -> bool:
-        """Whether its delta follows from those of its inputs and what the others hold of their keys.
-
-        What is stored could be compared just as well, but for more: of a touched key all rows are read then.
-        """
-        changed = {id for id, files in touched.items() if files}
-        operator = relation.operator
-        return operator.passing or (bool(changed) and changed.issubset(operator.linear))
-
-    def _mapped(
-        self,
-        state: Manifest,
-        relation: Relation,
-        touched: Touched,
-        epoch: int,
-        by_key: Callable[[], TableDelta | None],
-    ) -> TableDelta | None:
-        """Δ(A ⋈ B) = ΔA ⋈ B + A ⋈ ΔB, with B as it is now and A as it was.
-
-        ``by_key``: the same by the rule for touched keys, if it is stored.
-        """
-        several, passing = sum(map(bool, touched.values())) > 1, relation.operator.passing
-        try:
-            found = self._few_mapped(state, relation, touched, epoch)
-            if found is None:
-                return by_key() if several and not passing else self._many_mapped(state, relation, touched, epoch)
-        except Exception as error:
-            # If both have changed, what has failed may be a pair that never was: A as it was beside B as it is now.
-            if not several or not isinstance(translate_error(error, "writing an epoch"), DataError):
-                raise
-            return self._compared(state, relation, touched, epoch) if passing else by_key()
-        new, old = found
-        return difference(relation, new, old, summed=True)
-
-    def _compared(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
-        """What is not stored, of the touched keys: as it is now, and as it was."""
-        keys, sides = self._changed.all_keys(state, relation, touched, VNODES), []
-        for runs in (state.runs.get, functools.partial(runs_then, state, epoch=epoch)):
-            frames = {
-                id: of_keys(self._frames.frame(state.catalog.relations[id], runs(id) or ()), columns, keys)
-                for id, columns in relation.operator.inputs
-            }
-            sides.append(self._pieces.evaluated(state, relation, frames))
-        new, old = sides
-        return self._replaced(state, relation, new, old, epoch)
-
-    def _few_mapped(
-        self, state: Manifest, relation: Relation, touched: Touched, epoch: int
-    ) -> tuple[pa.Table, pa.Table] | None:
-        """The rows that come, and those that go; None if that is much to read."""
-        found: dict[int, list[pa.Table]] = {1: [], -1: []}
-        for at, (id, _) in enumerate(relation.operator.inputs):
-            if not touched.get(id):
-                continue
-            if not are_few({id: touched[id]}, 2 * SMALL_ROWS):
-                return None
-            keys = self._changed.few_keys(state, relation, {id: touched[id]}, FEW_KEYS)
-            rows = self._others(state, relation, at, keys, epoch)
-            if rows is None:
-                return None
-            for weight, tables in found.items():
-                changes = self._changed.few(state, relation, {id: touched[id]}, weight)[id]
-                if changes.num_rows:
-                    tables.append(self._pieces.computed(state, relation, rows | {id: changes}))
-        nothing = Layout.of(relation).row_schema.empty_table()
-        new, old = (pa.concat_tables([nothing, *tables]) for tables in found.values())
-        return new, old
-
-    def _others(
-        self, state: Manifest, relation: Relation, at: int, keys: pa.Table | None, epoch: int
-    ) -> dict[int, pa.Table] | None:
-        """What the other inputs hold of some keys, or of many, for which they are read whole; None if that is much to
-        read."""
-        rows = {}
-        for number, (id, columns) in enumerate(relation.operator.inputs):
-            if number == at:
-                continue
-            source = Layout.of(state.catalog.relations[id])
-            runs = runs_then(state, id, epoch) if number < at else state.runs.get(id, ())
-            if keys is None:
-                if sum(run.rows for run in runs) > SMALL_ROWS:
-                    return None
-                rows[id] = self._changed.all_rows(source, runs).select(source.names)
-                continue
-            wanted = pa.schema([source.row_schema.field(name) for name in columns])
-            theirs = keys.rename_columns(list(columns)).cast(wanted)
-            needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
-            found = self._starting_with(state, source, theirs, runs, needed)
-            if found is None:
-                return None
-            rows[id] = found.select(source.names)
-        return rows
-
-    def _many_mapped(self, state: Manifest, relation: Relation, touched: Touched, epoch: int) -> TableDelta | None:
-        """The same by a query."""
-        found: dict[int, list[DataFrame]] = {1: [], -1: []}
-        catalog = state.catalog
-        for at, (id, _) in enumerate(relation.operator.inputs):
-            if not touched.get(id):
-                continue
-            others = {
-                other: self._frames.frame(
-                    catalog.relations[other],
-                    runs_then(state, other, epoch) if number < at else state.runs.get(other, ()),
-                )
-                for number, (other, _) in enumerate(relation.operator.inputs)
-                if number != at
-            }
-            for weight, frames in found.items():
-                changes = self._changed.many(state, relation, {id: touched[id]}, weight)[id]
-                frames.append(self._pieces.evaluated(state, relation, others | {id: changes}))
-        new, old = (functools.reduce(DataFrame.unionAll, frames) for frames in found.values())
-        return self._replaced(state, relation, new, old, epoch)
 
     # --- by key -------------------------------------------------------------------------------------------------
 
@@ -382,7 +260,7 @@ class KeyedRelations:
         ``changes``: what the epoch wrote to the inputs, if that is all that the relation does not know of.
         """
         layout = Layout.of(relation)
-        old = self._starting_with(state, layout, keys)
+        old = self._stored.starting_with(state, layout, keys)
         if old is None:
             return None
         old = old.select(layout.names)
@@ -391,7 +269,7 @@ class KeyedRelations:
         for (id, columns), count in zip(relation.operator.inputs, first, strict=True):
             source = Layout.of(state.catalog.relations[id])
             if id in relation.operator.whole:
-                if sum(run.rows for run in state.runs.get(id, ())) > SMALL_ROWS:
+                if sum(run.rows for run in state.runs.get(id, ())) > stored_rows.SMALL_ROWS:
                     return None
                 rows[id] = self._changed.all_rows(source, state.runs.get(id, ())).select(source.names)
                 continue
@@ -400,13 +278,13 @@ class KeyedRelations:
             if id in relation.operator.as_of_now:  # by the first columns, which several keys may share
                 theirs = each_once(relation, keys.select(keys.column_names[: len(columns)]))
             theirs = theirs.rename_columns(list(columns)).cast(wanted)
-            if count and relation.operator.kept and changes and are_few(changes, 4 * FEW_KEYS):
+            if count and relation.operator.kept and changes and are_few(changes, 4 * stored_rows.FEW_KEYS):
                 found = self._first_of_known(state, relation, source, old, changes)
             elif count:
-                found = self._first_rows(state, source, theirs, count)
+                found = self._stored.first_rows(state, source, theirs, count)
             else:
                 needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
-                found = self._starting_with(state, source, theirs, columns=needed)
+                found = self._stored.starting_with(state, source, theirs, columns=needed)
             if found is None:
                 return None
             rows[id] = found.select(source.names)
@@ -424,7 +302,7 @@ class KeyedRelations:
         doubted = known.in_doubt()
         if not doubted.num_rows:
             return known.rows()
-        again = self._first_rows(state, source, doubted, relation.operator.first[0])
+        again = self._stored.first_rows(state, source, doubted, relation.operator.first[0])
         return None if again is None else known.rows(again.select(source.names))
 
     def _from_first(self, state: Manifest, relation: Relation, touched: Touched) -> tuple[pa.Table, pa.Table] | None:
@@ -432,7 +310,7 @@ class KeyedRelations:
         layout, rows, beyond = Layout.of(relation), {}, True
         for (id, _), count in zip(relation.operator.inputs, relation.operator.first, strict=True):
             source = Layout.of(state.catalog.relations[id])
-            found = self._first_rows(state, source, None, count)
+            found = self._stored.first_rows(state, source, None, count)
             if found is None:
                 return None
             rows[id] = found.select(source.names)
@@ -442,18 +320,14 @@ class KeyedRelations:
         # What comes after the first rows does not change them.
         return (old, old) if beyond else (self._pieces.computed(state, relation, rows), old)
 
-    def _first_rows(self, state: Manifest, layout: Layout, keys: pa.Table | None, count: int) -> pa.Table | None:
-        runs = state.runs.get(layout.relation_id, ())
-        return first_rows(self._storage.files, layout, runs, keys, count, self._indexes, most=LOOKUP_ROWS)
-
     # --- what adds up -------------------------------------------------------------------------------------------
 
     def _added(
         self, state: Manifest, relation: Relation, touched: Touched, built: int
     ) -> tuple[pa.Table, pa.Table] | None:
         """The new rows of the touched groups, and the old ones; None if those are many."""
-        small = are_few(touched, 4 * FEW_KEYS)
-        if not small and sum(run.rows for run in state.runs.get(relation.id, ())) > FEW_KEYS:
+        small = are_few(touched, 4 * stored_rows.FEW_KEYS)
+        if not small and sum(run.rows for run in state.runs.get(relation.id, ())) > stored_rows.FEW_KEYS:
             return None  # it is not worth a query to see whether they are few after all
         changes = []
         for weight in (1, -1):
@@ -465,15 +339,15 @@ class KeyedRelations:
                 changes.append(self._pieces.computed(state, relation, rows))
                 continue
             frame = self._pieces.evaluated(state, relation, self._changed.many(state, relation, touched, weight))
-            changes.append(frame.limit(FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
-        if max(each.num_rows for each in changes) > FEW_KEYS:
+            changes.append(frame.limit(stored_rows.FEW_KEYS + 1).toArrow().cast(Layout.of(relation).row_schema))
+        if max(each.num_rows for each in changes) > stored_rows.FEW_KEYS:
             return None
         if built < VNODES:
             changes = [of_vnodes(relation, each, built) for each in changes]
         layout = Layout.of(relation)
         keys = pa.concat_tables([each.select(list(relation.operator.key)) for each in changes])
         if relation.operator.key:
-            old = self._starting_with(state, layout, keys)
+            old = self._stored.starting_with(state, layout, keys)
         else:
             old = self._changed.all_rows(layout, state.runs.get(relation.id, ()))
         if old is None:
@@ -494,7 +368,9 @@ class KeyedRelations:
         source = Layout.of(state.catalog.relations[id])
         wanted = pa.schema([source.row_schema.field(name) for name in columns])
         needed = columns_read_by(relation, state.catalog.relations[id], state.catalog)
-        rows = self._starting_with(state, source, keys.rename_columns(list(columns)).cast(wanted), columns=needed)
+        rows = self._stored.starting_with(
+            state, source, keys.rename_columns(list(columns)).cast(wanted), columns=needed
+        )
         return None if rows is None else self._pieces.computed(state, relation, {id: rows.select(source.names)})
 
     def _many_added(
@@ -506,7 +382,7 @@ class KeyedRelations:
         if not operator.key or built < VNODES or (operator.extremes and gone):
             by_key = operator.key and not operator.follows_changes
             keys = self._changed.all_keys(state, relation, touched, built) if by_key else None
-            return self._recomputed(state, relation, keys, epoch)
+            return self._stored.recomputed(state, relation, keys, epoch)
         came, gone = (
             self._pieces.evaluated(state, relation, self._changed.many(state, relation, touched, weight))
             for weight in (1, -1)
@@ -528,76 +404,4 @@ class KeyedRelations:
         alive = new.where(f"{quote_spark(operator.adds[0][0])} <> 0")
         if operator.averages:
             alive = alive.mapInArrow(Averages(layout=layout, averages=operator.averages), layout.row_ddl)
-        return self._replaced(state, relation, alive, old, epoch)
-
-    def _starting_with(
-        self,
-        state: Manifest,
-        layout: Layout,
-        keys: pa.Table,
-        runs: Sequence[Run] | None = None,
-        columns: Iterable[str] | None = None,
-    ) -> pa.Table | None:
-        runs = state.runs.get(layout.relation_id, ()) if runs is None else runs
-        keys = keys.select(layout.key_names[: keys.num_columns])
-        files, indexes = self._storage.files, self._indexes
-        return starting_with(self._spark, files, layout, runs, keys, indexes, most=LOOKUP_ROWS, columns=columns)
-
-    # --- queries of Spark's -------------------------------------------------------------------------------------
-
-    def _recomputed(
-        self, state: Manifest, relation: Relation, keys: DataFrame | None, epoch: int, only: str | None = None
-    ) -> TableDelta | None:
-        """By a query over the inputs, of some keys or all, compared with what the relation holds of them.
-
-        ``only``: a condition on the relation's rows, beyond which all stay as they are.
-        """
-        if keys is None and only is None and (found := self._all_by_driver(state, relation)) is not None:
-            return difference(relation, *found)
-        frames = self._pieces.inputs(state, relation)
-        old = self._frames.frame(relation, state.runs.get(relation.id, ()))
-        if keys is not None:
-            for id, columns in relation.operator.inputs:
-                if id not in relation.operator.whole:
-                    frames[id] = of_keys(frames[id], columns, keys)
-            old = of_keys(old, relation.operator.key, keys)
-        new = self._pieces.evaluated(state, relation, at_its_time(state, relation, frames))
-        if only is not None:
-            new, old = new.where(only), old.where(only)
-        return self._replaced(state, relation, new, old, epoch, whole=keys is None and only is None)
-
-    def _all_by_driver(self, state: Manifest, relation: Relation) -> tuple[pa.Table, pa.Table] | None:
-        """All rows that there are to be, and all that there are; None if that is much to read, or work for Spark."""
-        ids = state.catalog.stored_inputs(relation.reads)
-        stored = sum(run.rows for id in (relation.id, *ids) for run in state.runs.get(id, ()))
-        # Arrow leaves averages to those who divide sums by counts, and has no clock.
-        special = relation.operator.clock is not None or relation.operator.averages or set(ids) != set(relation.reads)
-        if stored > ONE_TASK_ROWS or special or not self._pieces.is_plain(state, relation):
-            return None
-        rows = {}
-        for id in (relation.id, *ids):
-            layout = Layout.of(state.catalog.relations[id])
-            rows[id] = self._changed.all_rows(layout, state.runs.get(id, ())).select(layout.names)
-        old = rows.pop(relation.id)
-        return self._pieces.computed(state, relation, rows), old
-
-    def _replaced(
-        self, state: Manifest, relation: Relation, new: DataFrame, old: DataFrame, epoch: int, *, whole: bool = False
-    ) -> TableDelta | None:
-        """Some rows in place of others that the relation holds; ``whole``: in place of all."""
-        layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
-        if sum(run.rows for run in runs) <= SMALL_ROWS and not relation.operator.passing:
-            few = new.limit(SMALL_ROWS + 1).toArrow()
-            if few.num_rows <= SMALL_ROWS:
-                held = old.toArrow().select(layout.names).cast(layout.row_schema)
-                return difference(relation, few.cast(layout.row_schema), held)
-        if whole:  # tasks that write read what is there themselves
-            files = self._bulk.replace(layout, new, epoch=epoch, old_runs=runs)
-            return TableDelta(relation=relation, files=tuple(files)) if files else None
-        struct = f"struct({', '.join(quoted(layout))})"
-        kind = f"STRUCT<{', '.join(f'{quote_spark(name)}: {each.spark}' for name, each in layout.columns)}>"
-        changes = new.selectExpr(f"CAST(NULL AS {kind}) AS {OLD_ROW}", f"{struct} AS {NEW_ROW}").unionAll(
-            old.selectExpr(f"{struct} AS {OLD_ROW}", f"CAST(NULL AS {kind}) AS {NEW_ROW}")
-        )
-        files, _ = self._bulk.update(layout, changes, epoch=epoch, deletes=False)
-        return TableDelta(relation=relation, files=tuple(files)) if files else None
+        return self._stored.replaced(state, relation, alive, old, epoch)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.engine import builds, choice, keyed
+from headrace.engine import builds, choice, stored_rows
 from tests.engine.test_incremental import ABOVE, THOROUGH, VIEWS, Run
 
 FAMILIES = {
@@ -69,8 +69,8 @@ def test_both_ways_give_the_same(run, turns, family, monkeypatch):
     for name, query in ABOVE.items():
         if query.split(" FROM ")[1].split()[0] in names:
             run.create(name, query)
-    for small in itertools.islice(itertools.cycle([keyed.SMALL_ROWS, 0]), 6):  # 0: executors compare all rows
-        monkeypatch.setattr(keyed, "SMALL_ROWS", small)
+    for small in itertools.islice(itertools.cycle([stored_rows.SMALL_ROWS, 0]), 6):  # 0: executors compare all rows
+        monkeypatch.setattr(stored_rows, "SMALL_ROWS", small)
         run.write()
         run.check()
     run.crash()
@@ -83,7 +83,7 @@ def test_both_ways_give_the_same(run, turns, family, monkeypatch):
 def test_most_of_a_table_changes(db, monkeypatch):
     """By the figures themselves, of a start that costs nothing."""
     monkeypatch.setattr("headrace.engine.anew.START", 0)
-    monkeypatch.setattr(keyed, "FEW_KEYS", 20)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", 20)
     db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k INT, x INT)")
     db.sql("CREATE TABLE u (id INT PRIMARY KEY, name VARCHAR)")
     db.sql("INSERT INTO u SELECT g, 'name ' || g FROM generate_series(0, 9) AS g")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.engine import keyed
+from headrace.engine import stored_rows
 from headrace.engine.keyed import KeyedRelations
 
 COLUMNS = "id INT PRIMARY KEY, k INT, x INT, s VARCHAR, d DOUBLE PRECISION, at TIMESTAMP"
@@ -83,7 +83,7 @@ def test_of_rows_that_only_come_nothing_is_kept(db):
 @pytest.mark.parametrize("few", [100_000, 3], ids=["driver", "executors"])
 def test_any_history(open_database, monkeypatch, few):
     """With updates that move rows between groups and deletes of all, through a crash; also where changes are many."""
-    monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
     chance = random.Random(few)
     db = open_database()
     db.sql(f"CREATE TABLE t ({COLUMNS})")

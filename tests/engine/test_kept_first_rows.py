@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from headrace.engine import keyed
-from headrace.engine.keyed import KeyedRelations
+from headrace.engine import stored_rows
+from headrace.engine.stored_rows import StoredRows
 
 NUMBERED = "SELECT id, k, x, s, row_number() OVER (PARTITION BY k ORDER BY x DESC NULLS LAST, id) AS n FROM {}"
 VIEWS = {
@@ -38,13 +38,13 @@ def check(db, names: list[str]) -> None:
 def read(monkeypatch) -> list[list]:
     """The keys whose first rows are looked up."""
     found: list[list] = []
-    inner = KeyedRelations._first_rows
+    inner = StoredRows.first_rows
 
     def seen(self, state, layout, keys, count):
         found.append(sorted(keys.column(0).to_pylist(), key=repr))
         return inner(self, state, layout, keys, count)
 
-    monkeypatch.setattr(KeyedRelations, "_first_rows", seen)
+    monkeypatch.setattr(StoredRows, "first_rows", seen)
     return found
 
 
@@ -80,7 +80,7 @@ def test_what_is_said_about_it(db):
 @pytest.mark.parametrize("few", [100_000, 3], ids=["driver", "executors"])
 def test_any_history(open_database, monkeypatch, few):
     """With updates that move rows between groups and deletes of all, through a crash; also where changes are many."""
-    monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
     chance = random.Random(few)
     db = open_database()
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, k INT, x INT, s VARCHAR)")

@@ -7,8 +7,9 @@ import threading
 import pytest
 
 import headrace
-from headrace.engine import builds, evaluate, keyed
+from headrace.engine import builds, evaluate, keyed, stored_rows
 from headrace.engine.filling import jobs_of
+from headrace.engine.stored_rows import FEW_KEYS, SMALL_ROWS
 from headrace.errors import DataError, DependentObjects, HeadraceError, Unsupported
 from tests.support.waiting import eventually
 
@@ -44,11 +45,14 @@ def internal_tables(db) -> list[str]:
 
 @pytest.mark.parametrize(
     ("small", "names"),
-    [(keyed.SMALL_ROWS, ["sums", "different", "joined"]), (2, ["sums", "maxima", "newest", "averages", "joined"])],
+    [
+        (stored_rows.SMALL_ROWS, ["sums", "different", "joined"]),
+        (2, ["sums", "maxima", "newest", "averages", "joined"]),
+    ],
 )
 def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names):
-    monkeypatch.setattr(keyed, "FEW_KEYS", 5)
-    monkeypatch.setattr(keyed, "SMALL_ROWS", small)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", 5)
+    monkeypatch.setattr(stored_rows, "SMALL_ROWS", small)
     for name in names:
         tables.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
     tables.sql("INSERT INTO t SELECT g, g % 23, g % 7 FROM generate_series(1, 400) AS g")
@@ -58,7 +62,7 @@ def test_many_keys_are_a_query_over_the_whole(tables, monkeypatch, small, names)
 
 
 def test_a_skewed_key_is_read_by_a_query(tables, monkeypatch):
-    monkeypatch.setattr(keyed, "LOOKUP_ROWS", 50)
+    monkeypatch.setattr(stored_rows, "LOOKUP_ROWS", 50)
     tables.sql("INSERT INTO t SELECT g, 1, g % 7 FROM generate_series(1, 200) AS g")
     for name in ("maxima", "joined", "ranked"):
         tables.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
@@ -113,7 +117,7 @@ def test_a_value_that_cannot_be_had_fails_only_who_compares_with_it(tables):
     assert tables.sql("SELECT * FROM v").rows() == []
 
 
-@pytest.mark.parametrize(("few", "small"), [(keyed.FEW_KEYS, keyed.SMALL_ROWS), (3, keyed.SMALL_ROWS), (3, 2)])
+@pytest.mark.parametrize(("few", "small"), [(FEW_KEYS, SMALL_ROWS), (3, SMALL_ROWS), (3, 2)])
 def test_both_sides_of_a_stored_join_change(tables, monkeypatch, few, small):
     """Its rows are mapped from both changes; only where these are many, of touched keys all is computed."""
     best = "SELECT k, max(x) AS most FROM t GROUP BY k"
@@ -123,8 +127,8 @@ def test_both_sides_of_a_stored_join_change(tables, monkeypatch, few, small):
         " WHERE t.k BETWEEN w.k - 1 AND w.k"
     )
     tables.sql("INSERT INTO t SELECT g, g % 9, g % 31 FROM generate_series(1, 100) AS g")
-    monkeypatch.setattr(keyed, "FEW_KEYS", few)
-    monkeypatch.setattr(keyed, "SMALL_ROWS", small)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
+    monkeypatch.setattr(stored_rows, "SMALL_ROWS", small)
     joins, by_key = [], keyed.KeyedRelations._delta
 
     def counted(self, state, relation, *more):
@@ -184,7 +188,7 @@ def test_only_the_first_rows_and_the_changes_are_read(tables, monkeypatch):
     tables.sql(f"CREATE MATERIALIZED VIEW cubed WITH (refresh = 'incremental') AS {cubed}")
     check(tables, *OF_FEW_ROWS, "cubed")
     # Whoever reads a relation whole does it there.
-    monkeypatch.setattr(keyed.KeyedRelations, "_recomputed", None)
+    monkeypatch.setattr(stored_rows.StoredRows, "recomputed", None)
     tables.sql("INSERT INTO t VALUES (1000, 1, 100), (1001, 1, NULL), (1002, NULL, 7), (1003, 9, -1)")
     check(tables, *OF_FEW_ROWS, "cubed")
     tables.sql("DELETE FROM t WHERE x IS NULL OR x > 5 OR x < 0")
@@ -264,7 +268,7 @@ def test_a_scalar_subquery_over_a_table_that_was_deleted_from(tables):
 @pytest.mark.parametrize("few", [100_000, 0])
 def test_a_total_without_groups_keeps_its_row_if_much_changes(tables, monkeypatch, few):
     """Whether there are rows at all, and whether one of them is NULL, are totals that NOT IN is compared with."""
-    monkeypatch.setattr(keyed, "FEW_KEYS", few)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
     tables.sql("CREATE TABLE w (id INT PRIMARY KEY, k INT, x INT)")
     tables.sql("INSERT INTO t VALUES (1, 1, 10), (2, 2, 20), (3, 3, 30)")
     tables.sql("INSERT INTO w VALUES (1, 1, 10), (2, NULL, 20)")
@@ -431,11 +435,11 @@ def test_a_build_goes_on_where_it_was(spark, warehouse, monkeypatch):
     db.close()
 
 
-@pytest.mark.parametrize("few", [keyed.FEW_KEYS, 3])
+@pytest.mark.parametrize("few", [FEW_KEYS, 3])
 def test_a_join_of_which_only_changes_are_read_is_not_stored(spark, warehouse, monkeypatch, few):
     """Both sides change in one epoch, changes come while the groups are built, and the engine is opened again."""
-    monkeypatch.setattr(keyed, "FEW_KEYS", few)
-    monkeypatch.setattr(keyed, "SMALL_ROWS", keyed.SMALL_ROWS if few > 3 else 2)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
+    monkeypatch.setattr(stored_rows, "SMALL_ROWS", SMALL_ROWS if few > 3 else 2)
     views = {
         "by_name": "SELECT u.name, count(*) AS c, sum(t.x) AS sx FROM t JOIN u ON t.k = u.id GROUP BY u.name",
         "pairs": "SELECT p.x, count(*) AS c, sum(q.id) AS si FROM t AS p JOIN t AS q ON p.k = q.x GROUP BY p.x",

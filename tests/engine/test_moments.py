@@ -8,7 +8,7 @@ import random
 import pytest
 
 import headrace
-from headrace.engine import held, keyed, moments
+from headrace.engine import held, moments, stored_rows
 from headrace.errors import DataError, Unsupported
 from tests.support.waiting import eventually
 
@@ -103,7 +103,7 @@ def test_the_clock_goes_on_after_a_crash_and_many_rows_are_a_query(clock, spark,
     db.sql(f"CREATE MATERIALIZED VIEW recent AS {VIEWS['recent']}")
     db.engine.abandon()
     clock.forward(90)
-    monkeypatch.setattr(keyed, "FEW_KEYS", 20)
+    monkeypatch.setattr(stored_rows, "FEW_KEYS", 20)
     db = opened()
     caught_up(db, clock)
     check(db, "recent")

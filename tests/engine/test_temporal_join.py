@@ -8,7 +8,7 @@ import random
 import pytest
 
 import headrace
-from headrace.engine import choice, keyed
+from headrace.engine import choice, stored_rows
 from headrace.errors import Unsupported
 from tests.support.stored import stored
 from tests.support.waiting import eventually
@@ -49,7 +49,7 @@ def of(db, view: str) -> list[tuple]:
 @pytest.mark.parametrize("way", ["lookups", "queries", "anew"])
 def test_rows_meet_what_is_there_when_they_come(spark, warehouse, monkeypatch, way):
     if way == "queries":
-        monkeypatch.setattr(keyed, "FEW_KEYS", 1)
+        monkeypatch.setattr(stored_rows, "FEW_KEYS", 1)
     if way == "anew":  # which the join itself never is
         monkeypatch.setattr(choice, "is_cheaper_anew", lambda followed, anew: True)
     seed = int(os.environ.get("HEADRACE_SEED", "20261116"))

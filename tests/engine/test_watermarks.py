@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 import headrace
-from headrace.engine import choice, keyed
+from headrace.engine import choice, stored_rows
 from headrace.errors import HeadraceError, Unsupported
 from tests.support.stored import stored
 from tests.support.waiting import eventually
@@ -104,7 +104,7 @@ def test_views_are_their_queries_over_closed_windows(spark, warehouse, monkeypat
         else (["tumbling"], ["first_two"])
     )
     if not few:
-        monkeypatch.setattr(keyed, "FEW_KEYS", 1)
+        monkeypatch.setattr(stored_rows, "FEW_KEYS", 1)
     seed = int(os.environ.get("HEADRACE_SEED", "20261116"))
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -198,7 +198,7 @@ def test_what_has_closed_leaves_the_internal_tables(db, monkeypatch):
     db.sql(f"CREATE MATERIALIZED VIEW again AS {VIEWS['tumbling']} EMIT ON WINDOW CLOSE")
     assert stored(db.engine, "again") == stored(db.engine, "tumbling")
     # Many rows close at once: by a query, which must not take those for gone that were left out, nor forget them.
-    monkeypatch.setattr(keyed, "LOOKUP_ROWS", 3)
+    monkeypatch.setattr(stored_rows, "LOOKUP_ROWS", 3)
     minutes(70, 90, "e", "f")
     check(db, *views, "again")
     with pytest.raises(Unsupported, match="loses the rows of windows that have closed"):
