@@ -11,7 +11,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 # One Spark JVM per worker, so more workers than cores only cost memory.
 JOBS   ?= 2
 # What `make bench` runs: every file that asks a question, or e.g. `make bench BENCHES=scan_cost`.
-BENCHES ?= $(filter-out common cdc_common cdc_debezium source_common nexmark_flink,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
+BENCHES ?= $(filter-out common cdc_common cdc_debezium source_common nexmark_flink tpch_rows,$(basename $(notdir $(wildcard bench/[a-z]*.py))))
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash

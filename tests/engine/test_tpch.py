@@ -4,18 +4,12 @@ orders come, change and go.
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.support.four_ways import THOROUGH, TURNS, differing, drawn_seed, ways
-from tests.support.tpch import QUERIES, TABLES, Generator
+from tests.support.tpch import QUERIES, TABLES, Generator, on_views
 
 ORDERS = 60
-
-
-def on_views(query: str) -> str:
-    return re.sub(rf"\b({'|'.join(TABLES)})\b", r"v_\1", query)
 
 
 @pytest.mark.parametrize("turn", TURNS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 from collections.abc import Iterator
 
 TABLES = {
@@ -135,6 +136,15 @@ def _insert(table: str, rows: list[tuple]) -> str:
         return text if number else f"'{text}'"
 
     return f"INSERT INTO {table} VALUES {', '.join('(' + ', '.join(map(value, row)) + ')' for row in rows)}"
+
+
+def on_views(query: str) -> str:
+    """The query over views in place of tables.
+
+    >>> on_views("SELECT count(*) FROM lineitem AS l")
+    'SELECT count(*) FROM v_lineitem AS l'
+    """
+    return re.sub(rf"\b({'|'.join(TABLES)})\b", r"v_\1", query)
 
 
 _REVENUE = "l_extendedprice * (1 - l_discount)"
