@@ -85,6 +85,14 @@ def parse_epoch(text: str) -> int:
     return int(text)
 
 
+def parse_query_mode(text: str) -> str:
+    """RisingWave's words; what is small is answered in one place here, so auto and local are the same."""
+    folded = text.strip().lower()
+    if folded not in ("auto", "local", "distributed"):
+        raise ValueError("auto, local or distributed is expected")
+    return folded
+
+
 def parse_one_of(*values: str) -> Callable[[str], str]:
     """For parameters that drivers set: only what is so anyway."""
 
@@ -212,6 +220,10 @@ _ALL = (
     Parameter(
         name="enable_index_selection", default=True, parse_text=parse_boolean,
         description="queries, UPDATE and DELETE read by primary keys and indexes where they can",
+    ),
+    Parameter(
+        name="query_mode", default="auto", parse_text=parse_query_mode,
+        description="auto (or local): queries that read few rows are answered without Spark; distributed: none are",
     ),
     Parameter(
         name="implicit_flush", default=False, parse_text=parse_boolean,

@@ -16,13 +16,13 @@ from headrace.engine.relations import RelationFrames
 from headrace.engine.touched import each_once
 from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
-from headrace.state.lookup import newest_live
 from headrace.state.manifest import Manifest
 from headrace.state.recent import RECENT
 from headrace.state.runs import WEIGHT, Run, RunFile
 from headrace.state.scan import read_files
 from headrace.state.storage import Storage
 from headrace.state.vnode import VNODES, spark_expression
+from headrace.state.whole import newest_live
 from headrace.types import quote_spark
 
 DELTA_BYTES = 64 << 20

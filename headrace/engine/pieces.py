@@ -15,11 +15,12 @@ import pyarrow as pa
 from headrace.backfill.positions import Chunk, split
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
-from headrace.state.lookup import IndexCache, newest_live
+from headrace.state.lookup import IndexCache
 from headrace.state.prepared import job_inputs, spare_what_stays
 from headrace.state.runs import VNODE, RunFile
 from headrace.state.sorting import sort_stored
 from headrace.state.vnode import vnodes_of
+from headrace.state.whole import newest_live
 from headrace.state.writer import KEY
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def read_part(engine: Engine, state: Manifest, access: Access) -> DataFrame | None:
     """The rows of the table that the access reaches, with the table's names; None if a scan is better."""
     if access.lookup and access.path.relation.id == access.table.id:
-        return _rows_of_keys(engine, state, access.table, _given_keys(access))
+        return _rows_of_keys(engine, state, access.table, given_keys(access))
     rows = _starting_with(engine, state, access)
     if access.missing:
         return _through_index(engine, state, access, rows)
@@ -32,7 +32,7 @@ def read_part(engine: Engine, state: Manifest, access: Access) -> DataFrame | No
     )
 
 
-def _given_keys(access: Access) -> pa.Table:
+def given_keys(access: Access) -> pa.Table:
     types, keys = Layout.of(access.path.relation).types, access.keys()
     return pa.table({name: pa.array([key[name] for key in keys], types[name].arrow) for name, _ in access.pinned})
 
@@ -41,7 +41,7 @@ def _starting_with(engine: Engine, state: Manifest, access: Access) -> DataFrame
     """Of the path, the rows that the access reaches: read by one task if they are few, else by a scan that prunes."""
     relation = access.path.relation
     layout, runs = Layout.of(relation), state.runs.get(relation.id, ())
-    keys = with_vnode(layout, _given_keys(access))
+    keys = with_vnode(layout, given_keys(access))
     few = prefix_frame(engine.spark, engine.storage.files, layout, runs, keys, engine.indexes)
     if few is not None:
         return with_logical_types(relation, few)

@@ -179,7 +179,8 @@ class Session:
     @run.register
     def _select(self, statement: ast.Select) -> Result:
         asked = self._asked(statement, running=True)
-        if (known := asked.result(later=lambda: self._frame(asked)[0])) is not None:
+        small = asked.small(self._engine, self.variables)
+        if (known := asked.result(small, later=lambda: self._frame(asked)[0])) is not None:
             return known
         frame, types = self._frame(asked)
         return Result.of_frame(
@@ -255,7 +256,9 @@ class Session:
                 text = self._definitions.explain(inner, state, self.variables.all())
         elif isinstance(inner, ast.Select):
             notes: list[str] = []
-            frame, _ = self._frame(self._asked(inner), notes)
+            asked = self._asked(inner)
+            frame, _ = self._frame(asked, notes)
+            notes = notes if (small := asked.small(self._engine, self.variables)) is None else [small.describe()]
             with spark_errors("EXPLAIN"):
                 mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode.fromString("formatted")
                 text = "\n".join([*notes, frame._jdf.queryExecution().explainString(mode)])

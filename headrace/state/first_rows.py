@@ -16,10 +16,11 @@ import pyarrow as pa
 from headrace.state.files import Files
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import Layout
-from headrace.state.lookup import GROUPS_AT_ONCE, IndexCache, ReadProbes, newest_live
+from headrace.state.lookup import GROUPS_AT_ONCE, IndexCache, ReadProbes
 from headrace.state.recent import RECENT
 from headrace.state.runs import VNODE, GroupIndex, Run
 from headrace.state.vnode import vnodes_of
+from headrace.state.whole import newest_live
 
 FRONT_ROWS = 64
 """Of each file that are looked at first, where the first rows of all are wanted."""

@@ -32,6 +32,7 @@ from headrace.state.prepared import in_one_process, packed_rows, run_tasks
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.small_blocks import LongKeys
 from headrace.state.vnode import vnodes_of
+from headrace.state.whole import newest_live
 from headrace.types import SqlType
 
 if TYPE_CHECKING:
@@ -424,19 +425,3 @@ def _brief(task: list[Probe]) -> list[BriefProbe]:
 
 def _pack(task: list[Probe], key_table: pa.Table) -> bytes:
     return pickle.dumps((_brief(task), packed_rows(key_table)))
-
-
-def newest_live(layout: Layout, rows: pa.Table) -> pa.Table:
-    """Of all stored versions, the one that is alive for each key, if any."""
-    if rows.num_rows == 0:
-        return rows
-    keys = layout.encode(rows)
-    epochs, weights = rows[EPOCH].to_pylist(), rows[WEIGHT].to_pylist()
-    newest: dict[bytes, tuple[int, int, int]] = {}
-    for index, key in enumerate(keys):
-        # In one epoch the retraction comes before what replaces it, so +1 wins over -1.
-        rank = (epochs[index], weights[index], index)
-        if key not in newest or rank > newest[key]:
-            newest[key] = rank
-    alive = sorted(index for _, weight, index in newest.values() if weight > 0)
-    return rows.take(pa.array(alive, pa.int64()))

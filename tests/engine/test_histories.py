@@ -30,7 +30,7 @@ from headrace.engine.filling import jobs_of
 from headrace.errors import DuplicateRelation, UndefinedJob
 from headrace.state import writer
 from headrace.state.layout import Layout
-from headrace.state.lookup import newest_live
+from headrace.state.whole import newest_live
 
 TABLES = 10
 VIEWS_OF_EACH = 2

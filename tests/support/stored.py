@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.engine.engine import Engine
 from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
-from headrace.state.lookup import newest_live
+from headrace.state.whole import newest_live
 
 
 def live_rows(engine: Engine, name: str, *, hidden: bool = False) -> pa.Table:

@@ -17,12 +17,13 @@ from headrace.catalog import KeyColumn
 from headrace.state import blocks, lookup, small_blocks
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import LEFT_OUT, Layout
-from headrace.state.lookup import IndexCache, newest_live
+from headrace.state.lookup import IndexCache
 from headrace.state.recent import RecentRows
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.small_blocks import KEY_BYTES, LongKeys
 from headrace.state.storage import LocalStorage
 from headrace.state.vnode import vnodes_of
+from headrace.state.whole import newest_live
 from headrace.types import SqlType
 
 GROUP = 4
