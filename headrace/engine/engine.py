@@ -83,6 +83,8 @@ class Engine:
             self._lock.secure()
             self.indexes = IndexCache(storage)
             self.streams = Streams(storage, at_once=queries_at_once(self.spark))
+            self.answered_without_spark = 0
+            """Queries that read little (:mod:`headrace.engine.small_queries`)"""
             self.arriving: set[str] = set()
             """Files of rows that clients are bringing: see :class:`headrace.engine.arrivals.Arrivals`"""
             self.frames = RelationFrames(self.spark, storage.uri(""))
@@ -239,6 +241,7 @@ class Engine:
                 for relation in manifest.catalog
                 if relation.stored and not relation.temporary
             ],
+            "answered_without_spark": self.answered_without_spark,
             "computed_anew": self.evaluator.keyed.computed_anew,
             "compactions": self.maintenance.compactions,
         }

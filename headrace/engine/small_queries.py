@@ -78,6 +78,7 @@ class SmallQuery:
             columns = [column.cast(kind.arrow) for column, kind in zip(found.columns, self.types, strict=True)]
         except FAULTS:
             return None
+        self.engine.answered_without_spark += 1
         return pa.table(columns, names=list(self.output))
 
     def _part(self, access: Access) -> pa.Table | None:

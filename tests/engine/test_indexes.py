@@ -28,6 +28,13 @@ def same(session, query: str) -> list[str]:
     without, none = answer(session, query, selection=False)
     assert with_it == without, (query, notes)
     assert none == []
+    session.sql("SET enable_index_selection = true")
+    (statement,) = parse(query)
+    asked = session._asked(statement)
+    small = asked.small(session._engine, session.variables)
+    if small is not None and (table := small.rows()) is not None:
+        columns = (column.to_pylist() for column in table.columns)
+        assert sorted(zip(*columns, strict=True), key=repr) == without, (query, small.describe())
     return notes
 
 
@@ -156,10 +163,11 @@ def test_queries_by_key_and_by_index(shop):
     assert len(answer(session, query)[0]) == 14
     session.sql("SET enable_index_selection = true")
     (first, *_) = session.sql(f"EXPLAIN {query}").arrow()["QUERY PLAN"].to_pylist()
-    assert first == "uses index by_item (item = 'item 3' AND price >= 2)"
-    session.sql("SET enable_index_selection = false")
+    assert first == "answered without Spark: uses index by_item (item = 'item 3' AND price >= 2)"
+    session.sql("SET enable_index_selection = false; SET query_mode = distributed")
     (first, *_) = session.sql(f"EXPLAIN {query}").arrow()["QUERY PLAN"].to_pylist()
     assert first == "== Physical Plan =="
+    session.sql("SET query_mode = auto")
     # the same table twice, functions of Spark, a join
     assert len(same(session, "SELECT x.id, y.id FROM orders x, orders y WHERE x.id = 7 AND y.item = 'item 7'")) == 2
     assert same(session, "SELECT levenshtein(note, 'note 1') FROM orders WHERE id = 7")

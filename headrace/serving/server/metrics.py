@@ -53,6 +53,10 @@ def metrics(engine: Engine, server: Server) -> str:
         "computed_anew_total", "counter", "Views and internal tables computed anew because much had changed.",
         status["computed_anew"],
     )  # fmt: skip
+    one(
+        "queries_without_spark_total", "counter", "Queries that read few rows, answered by the driver itself.",
+        status["answered_without_spark"],
+    )  # fmt: skip
     one("compactions_total", "counter", "Merges of runs since the start.", status["compactions"])
     one("jobs", "gauge", "Relations that are being filled.", len(jobs))
     for field, text in (
