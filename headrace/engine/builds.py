@@ -151,7 +151,8 @@ def builds_in(landings: Sequence[Build | object]) -> list[Build]:
 
 def next_part(relation: Relation, state: Manifest, built: int, rate_limit: int | None = None) -> range:
     """The vnodes to compute after those that are there already; with a rate limit, a second's worth of rows."""
-    if relation.operator.passing or not in_parts(relation, state.catalog):
+    # What is added to old values must be added once, and parts that come later would see again what others followed.
+    if relation.operator.passing or relation.operator.adds or not in_parts(relation, state.catalog):
         return range(VNODES)
     size, most = (PART_ROWS, MOST_PARTS) if not rate_limit else (min(PART_ROWS, rate_limit), VNODES)
     parts = max(1, min(most, -(-_rows(relation, state) // size)))

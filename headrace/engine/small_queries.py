@@ -21,6 +21,7 @@ from headrace.engine.access import Access, narrow
 from headrace.engine.direct import is_here
 from headrace.engine.plans import index_paths, refuse_unfinished
 from headrace.engine.reads import given_keys
+from headrace.engine.spark import spark_errors
 from headrace.operators.vector_queries import VectorQuery, vectorized_query
 from headrace.operators.vectors import FAULTS
 from headrace.sql.bind import BoundQuery
@@ -39,11 +40,12 @@ WHOLE_ROWS = 10_000
 WHOLE_BYTES = 4 << 20
 WHOLE_FILES = 64
 
-DECODED_BYTES = 64 << 20
-"""Of each of them: what is stored once may be many times as much."""
+DECODED_BYTES = 32 << 20
+"""Of all that is read: what is stored once may be many times as much."""
 
 FOUND_ROWS = 1 << 14
-"""Stored rows that may be read for given keys, or of a part of an index."""
+FOUND_BYTES = 4 << 20
+"""Stored rows, and bytes of files, that may be read for given keys, or of a part of an index."""
 
 TEXT = SqlType("varchar")
 
@@ -61,18 +63,10 @@ class SmallQuery:
 
     def rows(self) -> pa.Table | None:
         """The answer; None if it is Spark's after all."""
-        tables = {}
-        for number, access in self.parts.items():
-            found = self._part(access)
-            if found is None:
-                return None
-            tables[number] = found
-        for number, id in self.whole.items():
-            layout, files = Layout.of(self.state.catalog.relations[id]), self.engine.storage.files
-            found = live_rows(files, layout, self.state.runs.get(id, ()), most=DECODED_BYTES)
-            if found is None:
-                return None
-            tables[number] = found
+        with spark_errors("the query"):
+            tables = self._tables()
+        if tables is None:
+            return None
         try:
             found = self.plan.evaluate(tables)
             columns = [column.cast(kind.arrow) for column, kind in zip(found.columns, self.types, strict=True)]
@@ -80,6 +74,19 @@ class SmallQuery:
             return None
         self.engine.answered_without_spark += 1
         return pa.table(columns, names=list(self.output))
+
+    def _tables(self) -> dict[int, pa.Table] | None:
+        tables, left = {}, DECODED_BYTES
+        for number, access in self.parts.items():
+            tables[number] = found = self._part(access)
+            if found is None or (left := left - found.nbytes) < 0:
+                return None
+        for number, id in self.whole.items():
+            layout, files = Layout.of(self.state.catalog.relations[id]), self.engine.storage.files
+            tables[number] = found = live_rows(files, layout, self.state.runs.get(id, ()), most=left)
+            if found is None or (left := left - found.nbytes) < 0:
+                return None
+        return tables
 
     def _part(self, access: Access) -> pa.Table | None:
         """The rows of the table that the access reaches, with the table's names; None if they are many."""
@@ -103,7 +110,8 @@ class SmallQuery:
             return layout.row_schema.empty_table()
         keys = keys.cast(pa.schema([layout.row_schema.field(name) for name in keys.column_names]))
         runs, files = self.state.runs.get(id, ()), engine.storage.files
-        found = starting_with(engine.spark, files, layout, runs, keys, engine.indexes, most=FOUND_ROWS)
+        most = {"most": FOUND_ROWS, "most_bytes": FOUND_BYTES}
+        found = starting_with(engine.spark, files, layout, runs, keys, engine.indexes, **most)
         return None if found is None else found.select(layout.names)
 
     def describe(self) -> str:

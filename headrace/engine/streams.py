@@ -4,8 +4,9 @@
 partition has to say is bounded (:mod:`headrace.state.cuts`): more of it waits in scratch files of the warehouse until
 it is read. Between two reads no executor waits, however slow the reader is.
 
-Queries take turns, because each may need memory of Spark's for what it joins or sorts: as many run at once as the heap
-has room for, and others wait. A turn ends when a part has come, so nobody waits for a client that reads slowly.
+Queries take turns, because each may need memory of Spark's for what it joins or sorts: no more are begun at once than
+the heap has room for, and others wait, in the order in which they came. A turn ends when a part has come, so nobody
+waits for a client that reads slowly. (What then runs on is one partition ahead of its reader, and what it broadcasts.)
 
 Rows that must be known before anybody may read them (those of RETURNING, before the commit) are all computed at once,
 and wait in such files for as long as there is somebody who may ask for them (:class:`KeptRows`).
@@ -57,6 +58,49 @@ def queries_at_once(spark: SparkSession) -> int:
 _PLAIN = re.compile(r"\w+").fullmatch
 
 
+class AtOnce:
+    """So many at once; who has waited longest comes next."""
+
+    def __init__(self, at_once: int):
+        self._lock = threading.Lock()
+        self._free = at_once
+        self._waiting: deque[threading.Event] = deque()
+
+    @contextlib.contextmanager
+    def turn(self, while_waiting: Callable[[], None]) -> Iterator[None]:
+        self._take(while_waiting)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._give()
+
+    def _take(self, while_waiting: Callable[[], None]) -> None:
+        mine = threading.Event()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            self._waiting.append(mine)
+        try:
+            while not mine.wait(LOOKS_EVERY):
+                while_waiting()
+            while_waiting()  # who went away just before does not begin
+        except BaseException:
+            with self._lock:
+                if mine.is_set():
+                    self._give()
+                else:
+                    self._waiting.remove(mine)
+            raise
+
+    def _give(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self._free += 1
+
+
 class KeptRows:
     """Rows that were computed, and stay until nobody refers to them."""
 
@@ -88,7 +132,7 @@ class Streams:
 
     def __init__(self, storage: Storage, *, cut_bytes: int = CUT_BYTES, at_once: int = FEWEST_AT_ONCE):
         self._storage = storage
-        self._turns = threading.BoundedSemaphore(at_once)
+        self._turns = AtOnce(at_once)
         self.cut_bytes = cut_bytes
         self._numbers = itertools.count(1)
         self._name = uuid.uuid4().hex[:12]
@@ -102,15 +146,9 @@ class Streams:
         """Whether somebody may still want this scratch file."""
         return stream_of(path) in self._open
 
-    @contextlib.contextmanager
-    def turn(self, while_waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def turn(self, while_waiting: Callable[[], None] = lambda: None) -> contextlib.AbstractContextManager[None]:
         """For somebody who makes Spark work on a query. ``while_waiting``: raises if nobody wants it any more."""
-        while not self._turns.acquire(timeout=LOOKS_EVERY):
-            while_waiting()
-        try:
-            yield
-        finally:
-            self._turns.release()
+        return self._turns.turn(while_waiting)
 
     def record_batches(
         self, frame: DataFrame, *, given: bool = False, while_waiting: Callable[[], None] = lambda: None

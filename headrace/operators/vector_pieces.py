@@ -19,20 +19,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from headrace.operators.vector_pairs import MOST_PAIRS, all_pairs, numbered, pairs
 from headrace.operators.vector_windows import NEIGHBOURS, NUMBERS, TOTALS, Window
 from headrace.operators.vectorize import vector_of, vector_projection
 from headrace.operators.vectors import Datum, NotVectorized, Vector, VectorFilter, VectorProject
 from headrace.plan.joins import equalities
 from headrace.plan.pieces import conjunction, conjuncts, outputs_of, typed_column
 from headrace.sql.expressions import COLUMN_TYPE
+from headrace.sql.grouping import has_aggregate
 from headrace.sql.names import SCHEMA
+from headrace.sql.oracle import generates
+from headrace.sql.sets import is_set_returning
 from headrace.sql.translate import type_of, types_of
 from headrace.sql.typed import BOOLEAN, INTERVAL, is_float, is_integer
 from headrace.state.runs import WEIGHT
 from headrace.types import SqlType
 
-MOST_PAIRS = 1_000_000
-"""Pairs of rows that a join may give here, and rows that several queries may together."""
+PAIR_BYTES = 256 << 20
+"""What the pairs of rows of a join may take, of the columns that the query names."""
 
 WINDOWS = "_hr_w"
 """What the columns with the values of window functions are of."""
@@ -49,9 +53,14 @@ class Rows:
 
     relation_id: int
     alias: str
+    names: frozenset[str]
+    """Those of its columns that the query names; others would only be carried along."""
 
     def evaluate(self, tables: Tables) -> pa.Table:
-        return _aliased(tables[self.relation_id], self.alias)
+        rows = tables[self.relation_id]
+        wanted = [name for name in rows.column_names if name in self.names or name == WEIGHT]
+        # Without a column a table would not know how many rows it has.
+        return _aliased(rows.select(wanted or rows.column_names[:1]), self.alias)
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,7 @@ class Joined:
     null_safe: tuple[tuple[Vector, Vector], ...]
     """… of which NULL is equal to NULL."""
     condition: Vector | None
+    most_bytes: int = PAIR_BYTES
 
     def evaluate(self, tables: Tables) -> pa.Table:
         left, right = self.left.evaluate(tables), self.right.evaluate(tables)
@@ -118,10 +128,12 @@ class Joined:
             raise NotVectorized("changes of both sides")
         if self.keys or self.null_safe:
             both = [(one.evaluate(left), other.evaluate(right)) for one, other in self.keys]
-            both += [_numbered(one.evaluate(left), other.evaluate(right)) for one, other in self.null_safe]
-            mine, theirs = _pairs([one for one, _ in both], [other for _, other in both])
+            both += [numbered(one.evaluate(left), other.evaluate(right)) for one, other in self.null_safe]
+            mine, theirs = pairs([one for one, _ in both], [other for _, other in both])
         else:
-            mine, theirs = _all_pairs(left.num_rows, right.num_rows)
+            mine, theirs = all_pairs(left.num_rows, right.num_rows)
+        if len(mine) * sum(side.nbytes // max(1, side.num_rows) for side in (left, right)) > self.most_bytes:
+            raise NotVectorized("a join of large rows")
         if self.condition is not None:
             keep = self.condition.evaluate(_beside(left.take(mine), right.take(theirs)))
             if isinstance(keep, pa.Scalar):
@@ -250,14 +262,30 @@ def vectorized_piece(
     ``averages``: columns that nobody looks at.
     """
     try:
-        return _Builder(relations, averages).query(query, types)
-    except NotVectorized:
+        return plan_of(query, relations, types, averages)
+    except (NotVectorized, RecursionError):
         return None
 
 
+def plan_of(
+    query: exp.Expression,
+    relations: Mapping[str, int],
+    types: Mapping[str, SqlType],
+    averages: Collection[str] = (),
+    *,
+    pair_bytes: int = PAIR_BYTES,
+) -> Plan:
+    """The same; :class:`NotVectorized` if it is Spark's."""
+    return _Builder(query, relations, averages, pair_bytes).query(query, types)
+
+
 class _Builder:
-    def __init__(self, relations: Mapping[str, int], averages: Collection[str]):
-        self._relations, self._averages = relations, averages
+    def __init__(self, query: exp.Expression, relations: Mapping[str, int], averages: Collection[str], pair_bytes: int):
+        self._relations, self._averages, self._pair_bytes = relations, averages, pair_bytes
+        self._named: dict[str, set[str]] = {}
+        """Columns by the alias of their source, which may mean several sources."""
+        for each in query.find_all(exp.Column):
+            self._named.setdefault(each.table, set()).add(each.name)
 
     def query(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Plan:
         if isinstance(node, exp.Subquery) and not any(value for name, value in node.args.items() if name != "this"):
@@ -290,16 +318,15 @@ class _Builder:
             clause = plain.args.get(key)
             plain.set(key, None)
             if key != "order" and clause is not None:
-                if not isinstance(clause.expression, exp.Literal) or clause.expression.is_string:
-                    raise NotVectorized(f"{key} of an expression")
-                counts[key] = int(clause.expression.name)
-        shown = {each.unalias(): each.alias_or_name for each in plain.expressions}
+                counts[key] = count_of(clause, key)
+        names = [each.alias_or_name for each in plain.expressions]
+        items = [each.unalias() for each in plain.expressions]
         order = []
         for each in node.args["order"].expressions:
-            if each.this not in shown:
+            place = place_of(each, items)
+            if place is None:
                 raise NotVectorized("an order by what is not shown")
-            descending = bool(each.args.get("desc"))
-            order.append((shown[each.this], descending, bool(each.args.get("nulls_first"))))
+            order.append((names[place], bool(each.args.get("desc")), bool(each.args.get("nulls_first"))))
         return First(self.select(plain, types), tuple(order), counts.get("offset", 0), counts.get("limit"))
 
     def select(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Mapped:
@@ -321,6 +348,9 @@ class _Builder:
         if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
             raise NotVectorized("several groupings")
         grouped = list(group.expressions) if group is not None else []
+        shown = [each.unalias() for each in node.expressions]
+        if any(each not in shown for each in grouped):
+            raise NotVectorized("a group that is not shown")
         keys, values = [], []
         for each in node.expressions:
             name, item = each.alias_or_name, each.unalias()
@@ -333,8 +363,6 @@ class _Builder:
                 values.append(Sum(name, None, None, None, kind.arrow))
             else:
                 values.append(_sum(name, item, kind))
-        if len(keys) < len(grouped):
-            raise NotVectorized("a group that is not shown")
         return Sums(plan, tuple(keys), tuple(values), alias)
 
     def _rows(self, node: exp.Expression, known: set[str]) -> tuple[Plan, set[str]]:
@@ -369,7 +397,11 @@ class _Builder:
         known = {"expressions", "from_", "where"}
         if not isinstance(node, exp.Select) or any(value for name, value in node.args.items() if name not in known):
             raise NotVectorized("EXISTS of more than one source")
+        if node.args.get("from_") is None or any(map(_makes_rows, node.expressions)):
+            raise NotVectorized("EXISTS of other rows than those of a source")
         right, alias = self._source(node.args["from_"].this)
+        if alias in outer:
+            raise NotVectorized("one name for two sources")
         return self._joined(plan, right, kind, conjuncts(node.args.get("where")), outer, {alias})
 
     def _joined(
@@ -387,7 +419,7 @@ class _Builder:
         condition = None
         if rest:
             condition = vector_projection("condition", _flat(conjunction(rest)), BOOLEAN)[1]
-        return Joined(left, right, kind, *map(tuple, keys), condition)
+        return Joined(left, right, kind, *map(tuple, keys), condition, self._pair_bytes)
 
     def _source(self, node: exp.Expression) -> tuple[Plan, str]:
         alias = node.args.get("alias")
@@ -401,7 +433,30 @@ class _Builder:
             raise NotVectorized("something else in FROM")
         if any(value for name, value in node.args.items() if name not in ("this", "db", "alias")):
             raise NotVectorized("more than a table")
-        return Rows(self._relations[node.name], alias.name), alias.name
+        names = frozenset(self._named.get(alias.name, ()))
+        return Rows(self._relations[node.name], alias.name, names), alias.name
+
+
+def place_of(key: exp.Expression, items: Sequence[exp.Expression]) -> int | None:
+    """Which column an order goes by; a number is the place of one."""
+    if isinstance(key.this, exp.Literal) and not key.this.is_string:
+        return int(key.this.name) - 1
+    return next((at for at, item in enumerate(items) if item == key.this), None)
+
+
+def count_of(clause: exp.Expression, what: str) -> int:
+    """Of LIMIT or OFFSET."""
+    number = clause.args.get("expression")
+    plain = {name for name, value in clause.args.items() if value} == {"expression"}
+    if not plain or not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
+        raise NotVectorized(f"{what} of an expression")
+    return int(number.name)
+
+
+def _makes_rows(item: exp.Expression) -> bool:
+    """Whether there are more or fewer rows because of it."""
+    calls = item.find_all(exp.Anonymous)
+    return has_aggregate(item) or any(is_set_returning(each.this) or generates(each) for each in calls)
 
 
 def _without_windows(items: list[exp.Expression]) -> tuple[list[exp.Expression], tuple[Window, ...]]:
@@ -509,41 +564,3 @@ def _aliased(rows: pa.Table, alias: str) -> pa.Table:
 
 def _beside(left: pa.Table, right: pa.Table) -> pa.Table:
     return pa.table([*left.columns, *right.columns], names=[*left.column_names, *right.column_names])
-
-
-def _all_pairs(left: int, right: int) -> tuple[pa.Array, pa.Array]:
-    if left * right > MOST_PAIRS:
-        raise NotVectorized("a join of many rows")
-    return pa.array(np.repeat(np.arange(left), right)), pa.array(np.tile(np.arange(right), left))
-
-
-def _numbered(one: Datum, other: Datum) -> tuple[pa.Array, pa.Array]:
-    """Numbers in place of values, the same for the same value on both sides; NULL has one, too."""
-    if isinstance(one, pa.Scalar) or isinstance(other, pa.Scalar) or one.type != other.type:
-        raise NotVectorized("a comparison with a constant")
-    both = pa.chunked_array(
-        [chunk for side in (one, other) for chunk in (side.chunks if isinstance(side, pa.ChunkedArray) else [side])],
-        one.type,
-    )
-    numbers = pc.dictionary_encode(both.combine_chunks(), null_encoding="encode").indices
-    return numbers[: len(one)], numbers[len(one) :]
-
-
-def _pairs(left: Sequence[Datum], right: Sequence[Datum]) -> tuple[pa.Array, pa.Array]:
-    """Which rows are equal in all of some columns, none of them NULL: their numbers on both sides."""
-    tables = []
-    for side, number in ((left, "mine"), (right, "theirs")):
-        if any(isinstance(each, pa.Scalar) for each in side):
-            raise NotVectorized("a comparison with a constant")
-        columns = {f"k{at}": each for at, each in enumerate(side)}
-        tables.append(pa.table(columns | {number: pa.array(np.arange(len(side[0])))}).combine_chunks())
-    if any(one.type != other.type or pa.types.is_floating(one.type) for one, other in zip(left, right, strict=True)):
-        raise NotVectorized("a comparison of other types")
-    names = [f"k{at}" for at, _ in enumerate(left)]
-    if tables[0].num_rows * tables[1].num_rows > MOST_PAIRS:
-        counts = [each.group_by(names, use_threads=False).aggregate([([], "count_all")]) for each in tables]
-        both = counts[0].join(counts[1], names, join_type="inner", right_suffix="_there", use_threads=False)
-        if (pc.sum(pc.multiply(both["count_all"], both["count_all_there"])).as_py() or 0) > MOST_PAIRS:
-            raise NotVectorized("a join of many rows")
-    joined = tables[0].join(tables[1], names, join_type="inner", use_threads=False).combine_chunks()
-    return tuple(pc.fill_null(joined[name].combine_chunks(), 0) for name in ("mine", "theirs"))

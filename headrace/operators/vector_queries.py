@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace.operators.vector_pieces import First, Mapped, Plan, Sums, Tables, vectorized_piece
+from headrace.operators.vector_pieces import First, Mapped, Plan, Sums, Tables, count_of, place_of, plan_of
 from headrace.operators.vectorize import vector_projection
 from headrace.operators.vectors import Column, NotVectorized, VectorProject
 from headrace.plan.pieces import outputs_of
@@ -23,6 +23,9 @@ from headrace.sql.typed import INTERVAL, is_float
 from headrace.types import SqlType
 
 TAIL = ("order", "limit", "offset")
+
+PAIR_BYTES = 16 << 20
+"""Of the rows of a join: many clients may ask at once."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def vectorized_query(
     """A bound query over relations by their names, with columns of these types; None if it is Spark's."""
     try:
         return _query(query, relations, types)
-    except NotVectorized:
+    except (NotVectorized, RecursionError):
         return None
 
 
@@ -71,7 +74,7 @@ def _query(query: exp.Expression, relations: Mapping[str, int], types: Sequence[
         items = [each.unalias() for each in core.expressions]
         grouped = core.args.get("group") is not None or any(map(has_aggregate, items))
         for each in order:
-            at = _place(each, items)
+            at = place_of(each, items)
             if at is None:
                 if grouped or distinct is not None:
                     raise NotVectorized("an order by what is not shown")
@@ -83,7 +86,7 @@ def _query(query: exp.Expression, relations: Mapping[str, int], types: Sequence[
         core.set("expressions", [exp.alias_(item, name, quoted=True) for item, name in zip(items, names, strict=True)])
     else:
         names = outputs_of(core)
-        keys = [(_place(each, ()), each) for each in order]
+        keys = [(place_of(each, ()), each) for each in order]
     if any(at is None or is_float(kinds[at]) or kinds[at] == INTERVAL for at, _ in keys):
         raise NotVectorized("an order by something else")
     plan = _core(core, relations, dict(zip(names, kinds, strict=True)))
@@ -92,9 +95,11 @@ def _query(query: exp.Expression, relations: Mapping[str, int], types: Sequence[
             raise NotVectorized("DISTINCT of values that have several forms")
         plan = Sums(plan, tuple((name, Column(name), kind.arrow) for name, kind in zip(names, kinds, strict=True)), ())
     ways = tuple((names[at], bool(each.args.get("desc")), bool(each.args.get("nulls_first"))) for at, each in keys)
-    limit, offset = _count(query, "limit"), _count(query, "offset") or 0
+    limit, offset = (
+        None if (clause := query.args.get(key)) is None else count_of(clause, key) for key in ("limit", "offset")
+    )
     if ways or limit is not None or offset:
-        plan = First(plan, ways, offset, limit)
+        plan = First(plan, ways, offset or 0, limit)
     return VectorQuery(plan, len(types))
 
 
@@ -103,10 +108,7 @@ def _core(core: exp.Expression, relations: Mapping[str, int], types: Mapping[str
     if isinstance(core, exp.Select) and given == {"expressions"}:
         columns = [vector_projection(each.alias, each.unalias(), types[each.alias]) for each in core.expressions]
         return Mapped(OneRow(), (VectorProject(tuple(columns)),))
-    plan = vectorized_piece(core, relations, types)
-    if plan is None:
-        raise NotVectorized("a piece of another kind")
-    return plan
+    return plan_of(core, relations, types, pair_bytes=PAIR_BYTES)
 
 
 def _check_quotients(core: exp.Select, types: Sequence[SqlType]) -> None:
@@ -116,26 +118,8 @@ def _check_quotients(core: exp.Select, types: Sequence[SqlType]) -> None:
             raise NotVectorized("a quotient")
 
 
-def _place(key: exp.Expression, items: Sequence[exp.Expression]) -> int | None:
-    """Which column an order goes by."""
-    if isinstance(key.this, exp.Literal) and not key.this.is_string:
-        return int(key.this.name) - 1
-    return next((at for at, item in enumerate(items) if item == key.this), None)
-
-
 def _kind_of(item: exp.Expression) -> SqlType:
     kind = type_of(item)
     if kind is None:
         raise NotVectorized("an order by a constant")
     return kind
-
-
-def _count(query: exp.Expression, clause: str) -> int | None:
-    node = query.args.get(clause)
-    if node is None:
-        return None
-    number = node.args.get("expression")
-    plain = {name for name, value in node.args.items() if value} == {"expression"}
-    if not plain or not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
-        raise NotVectorized(f"{clause} of an expression")
-    return int(number.name)

@@ -68,14 +68,14 @@ def vectorized(node: Node, types: Mapping[str, SqlType]) -> tuple[VectorBranch, 
     """The branches of a view's plan, whose columns are stored as ``types``."""
     try:
         return tuple(_branches(node, types))
-    except NotVectorized:
+    except (NotVectorized, RecursionError):
         return None
 
 
 def vectorized_expression(node: exp.Expression) -> Vector | None:
     try:
         return _vector(node)
-    except NotVectorized:
+    except (NotVectorized, RecursionError):
         return None
 
 
@@ -158,7 +158,9 @@ def _widens(source: SqlType, target: SqlType) -> bool:
 
 
 def _boolean(node: exp.Expression) -> Vector:
-    return _as(node, BOOLEAN)
+    # What type the parts have is asked of each anyway. To ask it of all together would make long conditions slow.
+    bare = node.unnest()
+    return _and_or(bare) if isinstance(bare, (exp.And, exp.Or)) else _as(node, BOOLEAN)
 
 
 def _column(node: exp.Column) -> Vector:

@@ -18,6 +18,7 @@ Everything here is data that pickles: tasks take it along.
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,10 @@ class NotVectorized(Exception):
     """Arrow cannot say what Spark would."""
 
 
-FAULTS = (NotVectorized, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+FAULTS = (
+    NotVectorized, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowCapacityError,
+    OverflowError,
+)  # fmt: skip
 """What evaluating may raise where Spark has to decide."""
 
 
@@ -210,8 +214,19 @@ def _date_trunc(unit: Datum, time: Datum) -> Datum:
 
 def _within(time: Datum, first: int) -> bool:
     """Whether all times are of that year or a later one, and of 9999 or an earlier one."""
-    ends = pc.min_max(pc.year(_array(time)))
-    return all(ends[end].as_py() is None or first <= ends[end].as_py() <= 9999 for end in ("min", "max"))
+    # By the times themselves: Arrow's years have 16 bits, and begin anew after 32767.
+    after, last = (pa.scalar(dt.datetime(year, 1, 1), pa.timestamp("us")) for year in (first, 9999))
+    before = pa.scalar(last.value + 365 * 86_400_000_000, pa.int64()).cast(last.type)
+    times = _array(time)
+    if pa.types.is_date(times.type):
+        after, before = after.cast(times.type), before.cast(times.type)
+    return bool(pc.all(pc.and_(pc.greater_equal(times, after), pc.less(times, before)), min_count=0).as_py())
+
+
+def _year(time: Datum) -> Datum:
+    if not _within(time, 1):
+        raise NotVectorized("times long ago, or far away")
+    return pc.year(time).cast(pa.decimal128(19, 0))
 
 
 def _split_part(text: Datum, delimiter: Datum, number: Datum) -> Datum:
@@ -248,7 +263,7 @@ def _ascii(convert: Callable[[Datum], Datum]) -> Callable[[Datum], Datum]:
 
 
 def _array(values: Datum) -> pa.Array | pa.ChunkedArray:
-    return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
+    return pa.repeat(values, 1) if isinstance(values, pa.Scalar) else values
 
 
 def _concatenate(*texts: Datum) -> Datum:
@@ -312,7 +327,7 @@ FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "replace": lambda text, old, new: pc.replace_substring(text, old.as_py(), new.as_py()),
     "substring": lambda text, *ends: pc.utf8_slice_codeunits(text, *(end.as_py() for end in ends)),
     # As decimals at once: Arrow makes one of a bigint only if it has room for all bigints.
-    "year": lambda day: pc.year(day).cast(pa.decimal128(19, 0)),
+    "year": _year,
     "month": lambda day: pc.month(day).cast(pa.decimal128(19, 0)),
     "day": lambda day: pc.day(day).cast(pa.decimal128(19, 0)),
     "hour": lambda time: pc.hour(time).cast(pa.decimal128(19, 0)),

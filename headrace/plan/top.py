@@ -228,6 +228,7 @@ def without_unused(inner: exp.Select, alias: str, used: Sequence[exp.Expression]
     asked = {column.name for each in used for column in each.find_all(exp.Column) if column.table == alias}
     found = inner.copy()
     found.set("expressions", [each.copy() for each in inner.expressions if each.alias_or_name in asked])
+    found.set("order", None)  # without a LIMIT it says nothing, and it counts columns that are gone
     return found
 
 

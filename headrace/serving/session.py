@@ -66,7 +66,7 @@ class Session:
         on_notice: Callable[[str], None] | None = None,
         while_waiting: Callable[[], None] | None = None,
     ):
-        """``while_waiting``: called again and again while a statement waits for a job; raises if nobody is there."""
+        """``while_waiting``: called again and again while a statement waits; raises if nobody is there."""
         self._engine = engine
         self.variables = Variables()
         self._definitions = Definitions(engine)
@@ -152,6 +152,10 @@ class Session:
         if self.cancelled:
             raise QueryCancelled("canceling statement due to user request")
 
+    def _refuse_if_unwanted(self) -> None:
+        self._while_waiting()
+        self.refuse_if_cancelled()
+
     def _patiently(self, future: Future, notice: str | None = None) -> Any:
         """The future's result; an error if the session is cancelled first."""
         started = time.monotonic()
@@ -161,8 +165,7 @@ class Session:
             except TimeoutError:
                 if future.done():
                     raise
-            self._while_waiting()
-            self.refuse_if_cancelled()
+            self._refuse_if_unwanted()
             if notice is not None and time.monotonic() - started > LONG_CREATE:
                 self._on_notice(notice)
                 notice = None
@@ -184,12 +187,8 @@ class Session:
             return known
         frame, types = self._frame(asked)
         return Result.of_frame(
-            frame,
-            types,
-            streams=self._engine.streams,
-            given=asked.given,
-            while_waiting=self.refuse_if_cancelled,
-        )
+            frame, types, streams=self._engine.streams, given=asked.given, while_waiting=self._refuse_if_unwanted,
+        )  # fmt: skip
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
         """The columns of the rows that the statement would answer; None if only running it can tell."""

@@ -151,16 +151,16 @@ def quotient_decimals(left: Typed, right: Typed) -> str:
     """As PostgreSQL does it, with the operands. That may be more than there are."""
     places = f"{_first_digit(left)} - {_first_digit(right)} - 1"
     found = f"({SIGNIFICANT} - {GROUP} * shiftright({places}, {_STEP.bit_length() - 1}))"
-    least = 0
+    least, others = 0, []
     for operand in (left, right):
         shown = shown_decimals(operand)
         if shown.isdigit():
             least = max(least, int(shown))
         elif is_dynamic(operand):
-            found = f"greatest({found}, {shown})"
+            others.append(shown)
         else:  # to count them takes long, and they are seldom so many
-            found = f"IF({found} >= {digits(operand.type)[1]}, {found}, greatest({found}, {shown}))"
-    return f"greatest({found}, {least})"
+            others.append(f"IF({found} >= {digits(operand.type)[1]}, 0, {shown})")
+    return f"greatest({', '.join((found, *others, str(least)))})"
 
 
 def handed_out(value: Typed) -> str:

@@ -369,7 +369,9 @@ class Translator(Subqueries):
 
         def key(each: exp.Expression) -> str:
             if isinstance(each, exp.Literal) and not each.is_string:
-                return projections[int(each.name) - 1][1]
+                _, sql = projections[int(each.name) - 1]
+                # By the value alone: the struct with it is never NULL, and has other decimals for an equal value.
+                return f"{sql}.{SHOWN_VALUE}" if node is self.printed and each.name in self._pairs else sql
             return self.text(each)
 
         keys = self.order_keys(order.expressions) if order is not None else []

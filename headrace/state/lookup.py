@@ -78,6 +78,8 @@ class IndexCache:
         index = GroupIndex.from_bytes(data, path)
         size = len(data) + 250 * len(index.groups)  # what Python adds to every bound
         with self._lock:
+            if file.path in self._held:  # another thread has read it as well
+                return self._held[file.path][0]
             self._held[file.path] = (index, size)
             self._bytes += size
             while self._bytes > INDEX_CACHE_BYTES and len(self._held) > 1:
@@ -324,11 +326,12 @@ def starting_with(
     indexes: IndexCache,
     *,
     most: int,
+    most_bytes: int | None = None,
     columns: Iterable[str] | None = None,
 ) -> pa.Table | None:
     """The live rows whose key starts with one of the given ones, in the stored schema; None if that means to read more
-    than ``most`` stored rows. ``keys`` has the first columns of the pk, which the vnode follows from. Columns that are
-    neither in ``columns`` nor in the key are NULL."""
+    than ``most`` stored rows, or more than ``most_bytes`` of files. ``keys`` has the first columns of the pk, which the
+    vnode follows from. Columns that are neither in ``columns`` nor in the key are NULL."""
     names = layout.key_names[: keys.num_columns]
     codec = KeyCodec([(layout.types[key.name], key) for key in layout.pk[: len(names)]])
     vnodes = vnodes_of(keys, layout.distribution, [layout.types[name] for name in layout.distribution])
@@ -340,7 +343,7 @@ def starting_with(
         with contextlib.suppress(LongKeys):
             return find(files, layout, stored, _wanted(codec, keys, vnodes), read, indexes, most=most)
     prefixes = codec.encode_table(keys, names, vnodes=vnodes)
-    todo, rows = [], 0
+    todo, rows, size = [], 0, 0.0
     for file in stored:
         index, groups = indexes.get(file), set()
         for prefix in prefixes:
@@ -349,7 +352,8 @@ def starting_with(
         for some in _chunks(sorted(groups), GROUPS_AT_ONCE):
             count = sum(index.groups[group][2] for group in some)
             rows += count
-            if rows > most:
+            size += file.bytes * count / file.rows
+            if rows > most or (most_bytes is not None and size > most_bytes):
                 return None
             todo.append(
                 Probe(

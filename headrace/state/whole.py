@@ -11,7 +11,7 @@ from headrace.state.layout import Layout
 from headrace.state.recent import RECENT
 from headrace.state.runs import EPOCH, WEIGHT, Run, RunFile
 
-BATCH_ROWS = 1024
+BATCH_ROWS = 256
 """That are decoded before it is seen how large they are: a value that many rows have is stored once."""
 
 

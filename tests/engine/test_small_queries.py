@@ -74,6 +74,10 @@ def test_the_same_as_by_spark(tables, query):
         "SELECT id FROM t ORDER BY f LIMIT 1",
         "SELECT avg(n) FROM t",
         "SELECT id / (id - 13) FROM t WHERE id IN (14, 15) ORDER BY id",
+        "SELECT a FROM w WHERE EXISTS (SELECT count(*) FROM t WHERE t.id = 1000) ORDER BY a",
+        "SELECT a FROM w WHERE EXISTS (SELECT 1) AND a = 2",
+        "SELECT k, k AS again, count(*) FROM t GROUP BY k, b ORDER BY k, 3",
+        "SELECT date_trunc('day', TIMESTAMP '9999-12-31 10:00:00' - INTERVAL '2 days')",
     ],
 )
 def test_either_way_the_same(tables, query):
@@ -81,6 +85,29 @@ def test_either_way_the_same(tables, query):
     session = tables.session()
     session.sql("SET query_mode = auto")
     assert session.sql(query).rows() == by_spark(session, query)
+
+
+def test_quotients_are_ordered_by_their_value(tables):
+    """Also where a query has to be numbered: the struct that says how many decimals are shown is never NULL."""
+    tables.sql("CREATE TABLE q (a NUMERIC, b NUMERIC)")
+    tables.sql("INSERT INTO q VALUES (3, 2), (15000, 10000), (1, 0), (9, 2)")
+    tied = "SELECT a / nullif(b, 0) AS x FROM q ORDER BY x {} FETCH FIRST 1 ROW WITH TIES"
+    assert tables.sql(tied.format("")).rows() == [(1.5,), (1.5,)]
+    assert tables.sql(tied.format("DESC NULLS LAST")).rows() == [(4.5,)]
+    assert tables.sql(tied.format("DESC")).rows() == [(None,)]
+    grouped = "SELECT sum(a) / nullif(sum(b), 0) AS x FROM q GROUP BY b HAVING count(*) > 0 ORDER BY 1, sum(a)"
+    assert [x for (x,) in tables.sql(grouped).rows()][-1] is None
+    within = "SELECT a / b AS y FROM (SELECT a, b FROM q ORDER BY a / nullif(b, 0) LIMIT 3) AS s ORDER BY y"
+    assert len(tables.sql(within).rows()) == 3
+
+
+def test_a_view_with_exists_of_one_row(tables):
+    """What a piece of a view makes of its rows is the same question."""
+    tables.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM w WHERE EXISTS (SELECT count(*) FROM t WHERE t.id = w.a)")
+    tables.sql("CREATE MATERIALIZED VIEW u AS SELECT a FROM w WHERE EXISTS (SELECT 1)")
+    tables.sql("INSERT INTO w VALUES (1000, 'n'); DELETE FROM w WHERE a = 2")
+    for view in ("v", "u"):
+        assert tables.sql(f"CHECK MATERIALIZED VIEW {view}").rows()[0][0].startswith("equal, 4 rows")
 
 
 def test_a_value_that_fails_is_spark_s_error(tables):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 
 from headrace.catalog import Catalog, Column, KeyColumn, Relation
 from headrace.operators.vector_queries import vectorized_query
+from headrace.operators.vectors import NotVectorized
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query
 from headrace.types import SqlType
@@ -67,6 +70,13 @@ def answer(text: str) -> list[tuple]:
         ("SELECT id FROM t UNION ALL SELECT k FROM t ORDER BY 1 DESC LIMIT 3", [(None,), (4,), (3,)]),
         ("SELECT id, row_number() OVER (ORDER BY id DESC) FROM t ORDER BY 2 LIMIT 1", [(4, 1)]),
         ("SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.k = t.id) ORDER BY id", [(1,), (2,)]),
+        (
+            "SELECT k, k AS again, s, count(*) FROM t WHERE id > 2 GROUP BY k, s ORDER BY 1",
+            [(1, 1, None, 1), (2, 2, "a", 1)],
+        ),
+        ("(SELECT id, 1 FROM t ORDER BY 1 DESC LIMIT 1) UNION ALL SELECT id, 1 FROM t WHERE k = 1", [(4, 1), (3, 1)]),
+        ("SELECT count(*) FROM t, t AS u", [(16,)]),
+        ("SELECT date_trunc('day', TIMESTAMP '2026-01-31 10:00:00' + INTERVAL '2 days')", [(dt.datetime(2026, 2, 2),)]),
     ],
 )
 def test_answers(text, rows):
@@ -89,10 +99,36 @@ def test_answers(text, rows):
         "SELECT generate_series(1, 3)",
         "SELECT random()",
         "WITH q AS (SELECT id FROM t) SELECT id FROM q",
+        "SELECT k, k AS again, count(*) FROM t GROUP BY k, s",
+        "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t WHERE t.id = t.k)",  # both are called t
+        "SELECT id FROM t WHERE EXISTS (SELECT count(*) FROM t AS u WHERE u.id = 77)",  # one row, whatever there is
+        "SELECT id FROM t WHERE EXISTS (SELECT unnest(ARRAY[u.id]) FROM t AS u)",
+        "SELECT id FROM t WHERE EXISTS (SELECT 1)",
+        "(SELECT id FROM t ORDER BY id LIMIT 1.5) UNION ALL SELECT k FROM t",
+        "SELECT id FROM t WHERE " + " OR ".join(f"id = {number} + k" for number in range(800)),  # too deep for Python
     ],
 )
 def test_what_is_left_to_spark(text):
     assert query(text) is None
+
+
+def test_a_long_condition_is_planned_once():
+    text = "SELECT id FROM t WHERE " + " OR ".join(f"id = {number}" for number in range(2, 150))
+    assert answer(text) == [(2,), (3,), (4,)]
+
+
+def test_only_the_columns_that_are_named_are_joined():
+    wide = ROWS.set_column(2, "s", pa.array(["x" * 4_000_000, None, "y", "z"]))
+    for text, fits in (
+        ("SELECT count(*) FROM t, t AS u WHERE t.id < u.id", True),
+        ("SELECT count(*) FROM t, t AS u WHERE t.id < u.id AND t.s <> u.s", False),
+    ):
+        plan = query(text)
+        if fits:
+            assert plan.evaluate({1: wide}).to_pylist() == [{"c0": 6}]
+        else:
+            with pytest.raises(NotVectorized, match="large rows"):
+                plan.evaluate({1: wide})
 
 
 def test_quotients_of_views_are_printed_by_their_value():
