@@ -256,6 +256,7 @@ class EventSources:
             started_at=time.time(),
             created_epoch=epoch,
             rate_limit=options["backfill_rate_limit"],
+            background=options["background_ddl"],
         )
         relation = relation.replace(creating=not view.done)
         state = dataclasses.replace(state, catalog=state.catalog.add(relation))
