@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.errors import EnvironmentProblem, HeadraceError
 from headrace.intervals import parse_interval
+from headrace.notices import Notice
 from headrace.serving.wire.oids import typed
 from headrace.sql.literals import NOT_CONSTANT, from_text
 from headrace.types import SqlType
@@ -63,7 +64,7 @@ class RemoteDatabase:
     def __init__(self, connection: psycopg.Connection):
         self._connection = connection
         self._notices: list[str] = []
-        connection.add_notice_handler(lambda notice: self._notices.append(notice.message_primary or ""))
+        connection.add_notice_handler(lambda told: self._notices.append(_notice(told)))
 
     def session(self) -> RemoteDatabase:
         return self
@@ -95,7 +96,8 @@ class RemoteDatabase:
         kinds = [typed(result.ftype(at), result.fmod(at)) for at in columns]
         types = [TEXT if kind is None or kind.name == "array" else kind for kind in kinds]
         rows = [tuple(_value(result.get_value(row, at), types[at]) for at in columns) for row in range(result.ntuples)]
-        notice, self._notices = "; ".join(self._notices) or None, []
+        notice = self._notices[0] if len(self._notices) == 1 else "; ".join(self._notices) or None
+        self._notices = []
         tag = result.command_status.decode()
         zone = session_zone((self._connection.pgconn.parameter_status(b"TimeZone") or b"UTC").decode()).name
         return RemoteResult(tag, [result.fname(at).decode() for at in columns], types, rows, notice, zone)
@@ -128,6 +130,11 @@ def _value(data: bytes | None, kind: SqlType) -> Any:
         return parse_interval(text)
     # What only Spark would put into its normal form, such as JSON with fractions, stays as the server wrote it.
     return text if (value := from_text(text, kind)) is NOT_CONSTANT else value
+
+
+def _notice(told: psycopg.errors.Diagnostic) -> Notice:
+    severity, sqlstate = told.severity_nonlocalized or "NOTICE", told.sqlstate or "00000"
+    return Notice(told.message_primary or "", severity=severity, sqlstate=sqlstate)
 
 
 def _told(error: psycopg.Error) -> HeadraceError:

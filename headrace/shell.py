@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW
 from headrace.errors import HeadraceError
+from headrace.notices import severity
 from headrace.serving.output import FORMATS, Listing, write_table
 from headrace.serving.progress import watching
 from headrace.sql import statements as ast
@@ -127,7 +128,7 @@ class Shell:
         started = time.perf_counter()
         for result in self._results(statement):
             if (notice := getattr(result, "notice", None)) is not None:
-                print(f"NOTICE:  {notice}", file=self.err, flush=True)
+                print(f"{severity(notice)}:  {notice}", file=self.err, flush=True)
             if self.output == "table":
                 write_table(result, self.out, expand=self.expand, emphasis=self._bold)
             else:

@@ -89,6 +89,8 @@ class Job:
     created_epoch: int
     started_at: float = 0.0
     """Seconds since 1970."""
+    background: bool | None = None
+    """Whether the CREATE did not wait for it; None: an older version began it, and has not kept that."""
     builds: bool = False
     """Whether it waits for its inputs to be complete, and is then computed: no chunks, and no positions."""
     built: int = 0

@@ -35,6 +35,7 @@ from headrace.engine.jobs import job_options, scan_fields
 from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
 from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
+from headrace.notices import exists_already
 from headrace.plan.closing import as_written, emitting_on_close
 from headrace.plan.explain import explain, explain_pieces
 from headrace.plan.keys import StreamKey
@@ -67,7 +68,7 @@ class Definitions:
     def create_table(self, statement: ast.CreateTable) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
+                return state, exists_already(f'relation "{shown_name(statement.name)}"')
             columns = [
                 Column(
                     name=spec.name,
@@ -97,7 +98,7 @@ class Definitions:
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{shown_name(statement.name)}" already exists, skipping'
+                return state, exists_already(f'relation "{shown_name(statement.name)}"')
             bound = self._bound(statement, state)
             frame, types = query_frame(self._engine, state, bound, given=scans)
             names = _column_names(statement.name, statement.column_names, bound.output)
@@ -120,7 +121,7 @@ class Definitions:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             catalog, existing = state.catalog, state.catalog.find(statement.name)
             if existing is not None and statement.if_not_exists:
-                return state, f'relation "{statement.name}" already exists, skipping'
+                return state, exists_already(f'relation "{statement.name}"')
             bound = self._bound(statement, state, definition=True)
             # Of sources only the columns count: nobody is asked what they have.
             given = {
@@ -162,7 +163,7 @@ class Definitions:
 
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{statement.name}" already exists, skipping'
+                return state, exists_already(f'relation "{statement.name}"')
             view = self.materialized_view(statement, state, epoch)
             options = job_options(statement.options, variables)
             return add_view(self._engine, view, state, options, epoch, extents)
@@ -172,7 +173,7 @@ class Definitions:
     def create_index(self, statement: ast.CreateIndex, variables: Mapping[str, Any]) -> Mutate:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
-                return state, f'relation "{statement.name}" already exists, skipping'
+                return state, exists_already(f'relation "{statement.name}"')
             relation, key = self.index(statement, state, epoch)
             index = NewView(relation=relation, key=key, catalog=state.catalog)
             return add_view(self._engine, index, state, job_options(statement.options, variables), epoch)

@@ -46,6 +46,7 @@ from headrace.errors import (
     ObjectNotReady,
     Unsupported,
 )
+from headrace.notices import exists_already
 from headrace.sources.connector import Connector, Feed, Outside
 from headrace.sources.connectors import CONNECTORS
 from headrace.sources.definition import PK, Definition
@@ -180,7 +181,7 @@ class EventSources:
         existing = self._engine.committed.catalog.find(statement.name)
         if existing is not None:
             if statement.if_not_exists:
-                return f'relation "{statement.name}" already exists, skipping'
+                return exists_already(f'relation "{statement.name}"')
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
         definition = Definition.of(statement)
         if definition.watermark is not None:  # it is to mean something
@@ -256,6 +257,7 @@ class EventSources:
             started_at=time.time(),
             created_epoch=epoch,
             rate_limit=options["backfill_rate_limit"],
+            background=options["background_ddl"],
         )
         relation = relation.replace(creating=not view.done)
         state = dataclasses.replace(state, catalog=state.catalog.add(relation))

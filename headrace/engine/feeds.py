@@ -89,6 +89,8 @@ class ViewState:
     """Rows per second; 0 is paused, None unlimited"""
     paused: bool = False
     error: str | None = None
+    background: bool | None = None
+    """As that of :class:`headrace.backfill.job.Job`"""
 
     @property
     def done(self) -> bool:

@@ -49,7 +49,7 @@ _SHORT = {"parallelism": "streaming_parallelism", "rate_limit": "backfill_rate_l
 
 def job_options(options: tuple[tuple[str, str], ...], variables: Mapping[str, Any]) -> dict[str, Any]:
     """What a new job is asked for: in WITH (…), or else by the session's variables."""
-    found = {name: variables[name] for name in OPTIONS} | {"backfill_order": ()}
+    found = {name: variables[name] for name in (*OPTIONS, "background_ddl")} | {"backfill_order": ()}
     for given, text in options:
         name = _SHORT.get(given.lower(), given.lower())
         if name == "backfill_order":
@@ -106,6 +106,7 @@ def new_job(
         },
         created_epoch=epoch,
         started_at=time.time(),
+        background=options["background_ddl"],
     )
 
 
@@ -331,6 +332,7 @@ class Jobs:
             "id": job.id,
             "name": job.name,
             "statement": job.statement,
+            "background": job.background,
             "state": described,
             "error": job.error,
             "strategy": job.strategy,
@@ -358,6 +360,7 @@ def _behind(view: Relation, error: str, since: float) -> dict[str, Any]:
         "id": view.id,
         "name": view.name,
         "statement": view.definition,
+        "background": None,
         "state": "behind the clock",
         "error": error,
         "strategy": None,

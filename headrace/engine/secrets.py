@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.engine import feeds
 from headrace.errors import CorruptWarehouse, DependentObjects, DuplicateRelation, UndefinedRelation
+from headrace.notices import exists_already
 from headrace.sql import statements as ast
 from headrace.state.manifest import Manifest
 from headrace.state.storage import LocalStorage, Storage
@@ -44,7 +45,7 @@ class Secrets:
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, Any]:
             if PREFIX + statement.name in state.offsets:
                 if statement.if_not_exists:
-                    return state, f'secret "{statement.name}" already exists, skipping'
+                    return state, exists_already(f'secret "{statement.name}"', "42710")
                 raise DuplicateRelation(f'secret "{statement.name}" already exists', hint="drop it first")
             path = f"secrets/{uuid.uuid4().hex}"
             self._write(path, statement.value.encode())

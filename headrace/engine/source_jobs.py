@@ -103,6 +103,7 @@ class SourceJobs:
         return {
             "id": id, "name": relation.name,
             "statement": relation.definition if subject == id else f"RESNAPSHOT TABLE {quote_sql(relation.name)}",
+            "background": True,
             "state": described, "error": progress.error or trouble,
             "strategy": "cdc", "parallelism": table.parallelism, "rate_limit": table.rate_limit,
             "fraction": 1.0 if progress.done and subject == id else min(0.99, progress.rows / total if total else 0.0),

@@ -42,6 +42,7 @@ from headrace.errors import (
     WrongObjectKind,
 )
 from headrace.failpoints import failpoint
+from headrace.notices import exists_already
 from headrace.sql import statements as ast
 from headrace.sql.names import check_column_names
 from headrace.state.keys import KeyCodec
@@ -135,7 +136,7 @@ class Sources:
         existing = self._engine.committed.catalog.find(statement.name)
         if existing is not None:
             if statement.if_not_exists:
-                return f'relation "{statement.name}" already exists, skipping'
+                return exists_already(f'relation "{statement.name}"')
             raise DuplicateRelation(f'{existing.kind} "{statement.name}" already exists')
         state = source_options(statement)
         server, control = self._server(state)
@@ -171,7 +172,7 @@ class Sources:
     def create_table(self, statement: ast.CreateTableFrom) -> str | None:
         committed = self._engine.committed
         if statement.if_not_exists and committed.catalog.find(statement.name) is not None:
-            return f'relation "{statement.name}" already exists, skipping'
+            return exists_already(f'relation "{statement.name}"')
         source = committed.catalog.get(statement.source, SOURCE)
         state = source_state(committed, source.id)
         follower = self._followers.get(source.id)

@@ -77,7 +77,8 @@ class ViewJobs:
         rate = sum(rates) if rates else None
         names = {each: state.catalog.relations[each].name for each in view.inputs}
         return {
-            "id": id, "name": relation.name, "statement": relation.definition, "state": described,
+            "id": id, "name": relation.name, "statement": relation.definition, "background": view.background,
+            "state": described,
             "error": view.error or (errors[0] if errors else None), "strategy": "source",
             "parallelism": view.parallelism, "rate_limit": view.rate_limit,
             "fraction": min(ALMOST, view.read / view.total if view.total else 0.0),

@@ -222,5 +222,6 @@ def _job(
         rate_limit=options["backfill_rate_limit"],
         created_epoch=epoch,
         started_at=time.time(),
+        background=options["background_ddl"],
         builds=True,
     )

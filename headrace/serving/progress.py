@@ -52,6 +52,11 @@ class Progress:
         return self.state in (DONE, CANCELLED)
 
 
+def create_type(job: Mapping[str, Any]) -> str | None:
+    """Whether a client waits for the job, or did when it began, in RisingWave's words; None: nobody knows."""
+    return {True: "BACKGROUND", False: "FOREGROUND", None: None}[job["background"]]
+
+
 class Watched(Protocol):
     """A job as bars need it: :class:`headrace.serving.jobs.JobHandle` is one."""
 

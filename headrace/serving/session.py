@@ -29,6 +29,7 @@ from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.streams import KeptRows, cancel_tagged, tag_thread
 from headrace.errors import InvalidParameterValue, QueryCancelled, Unsupported
+from headrace.notices import warning
 from headrace.serving.asked import Asked
 from headrace.serving.pg_catalog.relations import Context
 from headrace.serving.pg_catalog.rewrite import resolve
@@ -540,7 +541,7 @@ class Session:
         if parameter.name == "transaction_read_only":  # ends with the transaction
             self._transaction.set_read_only(None if statement.value is None else parameter.parse(statement.value))
         elif statement.local and self.status == IDLE:
-            result.notice = "SET LOCAL can only be used in transaction blocks"
+            result.notice = warning("SET LOCAL can only be used in transaction blocks", "25P01")
         else:
             self.variables.set(parameter.name, statement.value, local=statement.local)
         return result

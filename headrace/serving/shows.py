@@ -13,6 +13,7 @@ from headrace.config import PARAMETERS, find_parameter
 from headrace.engine.engine import Engine
 from headrace.engine.secrets import names as secret_names
 from headrace.engine.watermarks import NONE, late_count, watermark
+from headrace.serving.progress import create_type
 from headrace.sql import statements as ast
 from headrace.sql.indexes import key_text
 from headrace.sql.parse import index_statement
@@ -142,11 +143,12 @@ def _show_jobs(statement: ast.ShowJobs, engine: Engine, setting: Setting) -> Sho
         return [("Relation", TEXT), ("Vnode", BIGINT), ("Position", TEXT)], engine.jobs.positions(statement.id)
     jobs = engine.jobs.list() if statement.id is None else [engine.jobs.progress(statement.id)]
     columns = [
-        ("Id", BIGINT), ("Statement", TEXT), ("State", TEXT), ("Progress", TEXT), ("Rows", BIGINT),
-        ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT), ("Splits", TEXT),
-        ("Lag Bytes", BIGINT), ("Lag", TEXT),
+        ("Id", BIGINT), ("Statement", TEXT), ("Create Type", TEXT), ("Progress", TEXT), ("State", TEXT),
+        ("Rows", BIGINT), ("Total Rows", BIGINT), ("Rows/s", BIGINT), ("Time Left", TEXT), ("Error", TEXT),
+        ("Splits", TEXT), ("Lag Bytes", BIGINT), ("Lag", TEXT),
     ]  # fmt: skip
-    return columns, [_job_line(job) for job in jobs]
+    matches = _like(statement.like)
+    return columns, [_job_line(job) for job in jobs if matches(job["name"])]
 
 
 def _job_line(job: dict[str, Any]) -> tuple:
@@ -154,8 +156,9 @@ def _job_line(job: dict[str, Any]) -> tuple:
     return (
         job["id"],
         job["statement"],
-        job["state"],
+        create_type(job),
         f"{job['fraction']:.1%}",
+        job["state"],
         job["rows_read"],
         job["rows_total"],
         None if rate is None else round(rate),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import FailedTransaction, NoActiveTransaction, ReadOnlyTransaction
+from headrace.notices import warning
 from headrace.serving.result import Result
 from headrace.serving.shows import SHOWN
 from headrace.sql import statements as ast
@@ -84,7 +85,7 @@ class Transaction:
     def _begin(self, statement: ast.Begin) -> Result:
         result = Result("BEGIN")
         if self.status != IDLE:
-            result.notice = "there is already a transaction in progress"
+            result.notice = warning("there is already a transaction in progress", "25001")
         else:
             self.wrote, self.read_only = False, None
             if not self._told:
@@ -100,7 +101,9 @@ class Transaction:
         if statement.chain and self.status == IDLE:
             raise NoActiveTransaction(f"{asked} AND CHAIN can only be used in transaction blocks")
         result = Result("ROLLBACK" if self.status == FAILED else asked)
-        if asked == "ROLLBACK" and self.status != IDLE and self.wrote:
+        if self.status == IDLE:
+            result.notice = warning("there is no transaction in progress", "25P01")
+        elif asked == "ROLLBACK" and self.wrote:
             result.notice = f"nothing is undone: {NO_TRANSACTIONS}"
         self.wrote = False
         if statement.chain:
@@ -119,7 +122,7 @@ class Transaction:
     def _set(self, read_only: bool | None) -> Result:
         result = Result("SET")
         if not self.set_read_only(read_only):
-            result.notice = "SET TRANSACTION can only be used in transaction blocks"
+            result.notice = warning("SET TRANSACTION can only be used in transaction blocks", "25P01")
         return result
 
     def set_read_only(self, read_only: bool | None) -> bool:

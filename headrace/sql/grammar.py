@@ -380,7 +380,7 @@ def _show(p: Parser) -> Unfinished:
     if p._match_text_seq("COLUMNS", "FROM"):
         return partial(s.Describe, name=clauses.relation(p))
     if p._match_text_seq("JOBS"):
-        return partial(s.ShowJobs)
+        return partial(s.ShowJobs, like=clauses.string(p) if p._match(TokenType.LIKE) else None)
     if p._match_text_seq("JOB"):
         return jobs.show_job(p)
     if p._match_text_seq("INDEXES", "FROM") or p._match_text_seq("INDEXES", "IN"):

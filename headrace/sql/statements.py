@@ -270,6 +270,8 @@ class ShowJobs(Statement):
     id: int | None = None
     positions: bool = False
     """Only with an id"""
+    like: str | None = None
+    """Of what is filled, its name"""
 
 
 @dataclass(frozen=True, kw_only=True)

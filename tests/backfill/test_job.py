@@ -31,10 +31,17 @@ def test_everything_durable_survives_the_manifest():
         error="disk full",
         order=((1, 2),),
         started_at=12.5,
+        background=True,
     ).land(1, Chunk(first_vnode=0, after=None, last_vnode=1, upto=b"\0k", rows=3), 3)
     copy = Job.from_json(json.loads(json.dumps(full.to_json())))
     assert copy == full
     assert copy.inputs[1].positions.vnodes == (DONE, b"\0k")
+
+
+def test_a_job_of_an_older_version_does_not_know_whether_somebody_waited():
+    data = job(background=False).to_json()
+    del data["background"]
+    assert Job.from_json(data).background is None
 
 
 def test_landing_moves_one_input():

@@ -376,7 +376,7 @@ def test_a_view_that_is_paused_waits_for_what_it_stands_on(tables):
     tables.sql("SET backfill_rate_limit = 0")
     tables.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['maxima']}")
     tables.sql("UPDATE t SET k = 1 WHERE id < 100")
-    ((_, _, state, progress, *_),) = tables.sql("SHOW JOBS").rows()[-1:]
+    ((_, _, _, progress, state, *_),) = tables.sql("SHOW JOBS").rows()[-1:]
     assert (state, progress) == ("paused", "0.0%")
     tables.sql("ALTER MATERIALIZED VIEW v SET BACKFILL_RATE_LIMIT = DEFAULT")
     tables.sql("WAIT v")
@@ -533,7 +533,7 @@ def test_a_view_starts_what_it_shares_with_one_that_failed(tables):
     tables.sql("SET background_ddl = false")
     tables.sql("CREATE MATERIALIZED VIEW good AS SELECT 10 / x AS g, min(k) AS m FROM t GROUP BY 10 / x")
     check(tables, "good")
-    ((failed, _, state, *_),) = tables.sql("SHOW JOBS").rows()
+    ((failed, _, _, _, state, *_),) = tables.sql("SHOW JOBS").rows()
     assert state == "failed"
     tables.sql(f"RESUME JOB {failed}")
     tables.sql("WAIT bad")

@@ -225,6 +225,43 @@ def test_errors(postgres, connect):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+NOTICES = """
+CREATE TABLE IF NOT EXISTS noted (a int)
+CREATE TABLE IF NOT EXISTS noted AS SELECT 1 AS a
+CREATE MATERIALIZED VIEW IF NOT EXISTS noted_v AS SELECT id FROM noted
+CREATE INDEX IF NOT EXISTS noted_v ON noted (id)
+DROP TABLE IF EXISTS nowhere
+DROP VIEW IF EXISTS nowhere
+DROP MATERIALIZED VIEW IF EXISTS nowhere
+DROP INDEX IF EXISTS nowhere
+COMMIT
+ROLLBACK
+SET LOCAL jit = off
+SET TRANSACTION READ ONLY
+BEGIN; BEGIN; COMMIT
+"""
+"""Statements that have something to tell."""
+
+
+def test_notices(postgres, connect):
+    connection = connect()
+    connection.execute("BEGIN")  # of which a session is told once that it means little
+    connection.execute("COMMIT")
+    told = {}
+    for each in (postgres, connection):
+        said = told[each] = []
+        each.execute("CREATE TABLE noted (id int PRIMARY KEY)")
+        each.execute("CREATE MATERIALIZED VIEW noted_v AS SELECT id FROM noted")
+        each.add_notice_handler(
+            lambda told, said=said: said.append((told.severity_nonlocalized, told.sqlstate, told.message_primary))
+        )
+    for sql in NOTICES.strip().splitlines():
+        for each, said in told.items():
+            said.clear()
+            each.execute(sql)
+        assert told[connection] == told[postgres] != [], sql
+
+
 def test_query_during_copy(connect, table):
     """Both say what is wrong, and then that they cannot know where the data ends."""
     connection = connect()

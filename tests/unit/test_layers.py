@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 # From the bottom up. A module may import its own layer and those below it; the longest matching name decides.
 LAYERS = (
-    ("headrace.errors", "headrace.failpoints"),
+    ("headrace.errors", "headrace.notices", "headrace.failpoints"),
     ("headrace.types", "headrace.intervals", "headrace.zones", "headrace.decimals"),
     ("headrace.catalog", "headrace.config"),
     # Text of values: needs types only, and everybody above may print.

@@ -41,8 +41,13 @@ VIEW = Relation(
 )
 KEPT = Relation(id=4, name="internal_5", kind="internal table", columns=ORDERS.columns, depends_on=(1,))
 SUMS = Relation(id=5, name="sums", kind="materialized view", columns=ORDERS.columns[:2], depends_on=(4,), query="…")
-BY_SUM = INDEX.replace(id=6, name="by_sum", definition="CREATE INDEX by_sum ON sums (price)", depends_on=(5,))
-EVENTS = Relation(id=8, name="events", kind="source", columns=ORDERS.columns[:1], definition="CREATE SOURCE events")
+BY_SUM = INDEX.replace(
+    id=6, name="by_sum", definition="CREATE INDEX by_sum ON sums (price)", columns=SUMS.columns, depends_on=(5,)
+)
+EVENTS = Relation(
+    id=8, name="events", kind="source", columns=ORDERS.columns[:1], definition="CREATE SOURCE events",
+    options=(("connector", "kafka"), ("topic", "t")),
+)  # fmt: skip
 SERVER = Relation(id=9, name="server", kind="source", columns=(), definition="CREATE SOURCE server")
 FOLLOWS = ORDERS.replace(id=10, name="follows", depends_on=(9,))
 OWN = ORDERS.replace(id=11, name="orders\0" + "7", temporary=True)
@@ -51,8 +56,8 @@ CATALOG = Catalog()
 for _relation in (ORDERS, INDEX, VIEW, KEPT, SUMS, BY_SUM, EVENTS, SERVER, FOLLOWS, OWN, OTHERS):
     CATALOG = CATALOG.add(_relation)
 JOB = {
-    "id": 9, "statement": "CREATE …", "fraction": 0.5, "started_at": 0, "state": "running", "error": None,
-    "splits_done": 3, "splits_total": 10, "lag_bytes": 0, "lag_seconds": 0.5,
+    "id": 9, "statement": "CREATE …", "background": True, "fraction": 0.5, "started_at": 0, "state": "running",
+    "error": None, "splits_done": 3, "splits_total": 10, "lag_bytes": 0, "lag_seconds": 0.5,
 }  # fmt: skip
 CONTEXT = Context(
     state=Manifest(catalog=CATALOG),
@@ -267,6 +272,15 @@ def test_types_that_asyncpg_looks_up():
         assert system.query.sql().count("'pg_catalog'") == rows
 
 
+def test_functions_of_risingwave():
+    (status,) = resolve(parse_query("SELECT rw_recovery_status()"), CONTEXT).query.expressions
+    assert status.alias == "rw_recovery_status" and "'RUNNING'" in status.sql()
+    with pytest.raises(UndefinedFunction, match=r"function rw_vnode\(\) does not exist") as caught:
+        resolve(parse_query("SELECT id, RW_VNODE(256, id) FROM orders"), CONTEXT)
+    assert caught.value.hint == "of RisingWave's own functions there are rw_recovery_status, rw_version"
+    assert caught.value.position == 12
+
+
 def test_set_config_sets():
     told = []
     context = Context(
@@ -303,6 +317,43 @@ def test_a_users_table_comes_before_one_of_the_system():
     context = Context(state=Manifest(catalog=CATALOG.add(mine)))
     assert not resolve(parse_query("SELECT * FROM pg_class"), context).tables
     assert resolve(parse_query("SELECT * FROM pg_catalog.pg_class"), context).tables
+
+
+@pytest.mark.parametrize(("name", "schema"), [("pg_class", "pg_catalog"), ("rw_tables", "rw_catalog")])
+def test_names_without_a_schema(name, schema):
+    assert resolve(parse_query(f"SELECT * FROM {name}"), CONTEXT).tables
+    own = f"WITH {name} AS (SELECT 1 AS a) SELECT a FROM {name}"
+    assert not resolve(parse_query(own), CONTEXT).tables
+    numbers = [
+        resolve(parse_query(f"SELECT '{each}'::regclass"), CONTEXT).query.sql() for each in (name, f"{schema}.{name}")
+    ]
+    assert numbers[0] == numbers[1]
+    assert not resolve(parse_query("SELECT * FROM schemata"), CONTEXT).tables  # nobody searches information_schema
+
+
+def test_relations_have_the_numbers_of_jobs():
+    def column(name: str, *columns: str) -> list[tuple]:
+        rows = SCHEMAS["rw_catalog"][name].table(CONTEXT).select(columns).to_pylist()
+        return [tuple(row.values()) for row in rows]
+
+    assert column("rw_ddl_progress", "ddl_id") == column("rw_cdc_progress", "job_id") == [(JOB["id"],)]
+    assert (SERVER.id, "server") in column("rw_relations", "id", "name")
+    assert column("rw_sources", "id", "connector") == [(EVENTS.id, "kafka"), (SERVER.id, None)]
+    assert column("rw_indexes", "id", "primary_table_id", "key_columns", "include_columns") == [
+        (INDEX.id, ORDERS.id, [2], [1, 3]), (BY_SUM.id, SUMS.id, [2], [1]),
+    ]  # fmt: skip
+    assert (BY_SUM.id, SUMS.id) in column("rw_depend", "objid", "refobjid")
+    assert (SUMS.id, [SUMS.id], [ORDERS.id]) in column(
+        "rw_fragments", "table_id", "state_table_ids", "upstream_fragment_ids"
+    )
+    assert (SUMS.id, "price", 2) in column("rw_columns", "relation_id", "name", "position")
+
+
+@pytest.mark.parametrize(("background", "type"), [(True, "BACKGROUND"), (False, "FOREGROUND"), (None, None)])
+def test_how_a_job_was_begun(background, type):
+    context = Context(state=CONTEXT.state, jobs=lambda: [JOB | {"background": background}])
+    (row,) = SCHEMAS["rw_catalog"]["rw_ddl_progress"].table(context).to_pylist()
+    assert row["create_type"] == type and list(row)[:4] == ["ddl_id", "ddl_statement", "create_type", "progress"]
 
 
 def test_names_and_numbers_of_relations():

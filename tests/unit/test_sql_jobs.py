@@ -14,7 +14,8 @@ from tests.support.statements import one
 @pytest.mark.parametrize(
     ("text", "kind", "fields"),
     [
-        ("SHOW JOBS", s.ShowJobs, {"id": None, "positions": False}),
+        ("SHOW JOBS", s.ShowJobs, {"id": None, "positions": False, "like": None}),
+        ("show jobs like 'a%'", s.ShowJobs, {"like": "a%"}),
         ("show job 5", s.ShowJobs, {"id": 5, "positions": False}),
         ("SHOW JOB 5 POSITIONS", s.ShowJobs, {"id": 5, "positions": True}),
         ("WAIT", s.Wait, {"name": None}),
@@ -75,6 +76,9 @@ def test_backfill_rate_limit(kind, value, limit):
         (f"SHOW JOB {'9' * 19}", f'syntax error at or near "{"9" * 19}"', 10),
         ("SHOW JOB 1, 2", 'syntax error at or near ","', 11),
         ("SHOW JOB 1 POSITION", 'syntax error at or near "POSITION"', 12),
+        ("SHOW JOBS LIKE", "syntax error at end of input", 15),
+        ("SHOW JOBS LIKE x", 'syntax error at or near "x"', 16),
+        ("SHOW JOB 1 LIKE 'a'", 'syntax error at or near "LIKE"', 12),
         ("SHOW JOBS POSITIONS", 'syntax error at or near "POSITIONS"', 11),
         ("WAIT 5", 'syntax error at or near "5"', 6),
         ("WAIT a, b", 'syntax error at or near ","', 7),

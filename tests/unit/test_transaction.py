@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import FailedTransaction, NoActiveTransaction
-from headrace.serving.transaction import Transaction, changes_something
+from headrace.notices import severity, sqlstate
+from headrace.serving.transaction import NO_TRANSACTIONS, Transaction, changes_something
 from headrace.sql.parse import parse
 
 
@@ -39,6 +40,18 @@ def test_only_the_end_is_let_through_after_an_error():
     for statement in parse("COMMIT; ROLLBACK; ROLLBACK TO s"):
         transaction.refuse_if_failed(statement)
     assert run(transaction, "COMMIT") == [("ROLLBACK", None)]
+
+
+def test_warnings_as_postgresql_has_them():
+    transaction = Transaction()
+    told = [transaction.run(each).notice for each in parse("COMMIT; ROLLBACK; SET TRANSACTION READ ONLY; BEGIN; BEGIN")]
+    assert [(str(each), severity(each), sqlstate(each)) for each in told] == [
+        ("there is no transaction in progress", "WARNING", "25P01"),
+        ("there is no transaction in progress", "WARNING", "25P01"),
+        ("SET TRANSACTION can only be used in transaction blocks", "WARNING", "25P01"),
+        (NO_TRANSACTIONS, "NOTICE", "00000"),
+        ("there is already a transaction in progress", "WARNING", "25001"),
+    ]
 
 
 def test_a_rollback_after_writes_says_that_nothing_is_undone():

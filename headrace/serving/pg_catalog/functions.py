@@ -22,6 +22,7 @@ from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
 from headrace.serving.wire.oids import PG_TYPES, modifier_text
 from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE, SCHEMA, TEMPORARY_SCHEMA
+from headrace.sql.positions import position_of
 from headrace.types import quote_sql
 
 Arguments = list[exp.Expression]
@@ -80,9 +81,9 @@ def relation_oid(name: str, context: Context) -> int:
     for number_, found in relation_names(context, wanted).items():
         if found.strip('"') == bare:
             return number_
-    system = (schema[-1].strip('"') if schema else "pg_catalog", bare)
-    if system in SYSTEM_OIDS:
-        return SYSTEM_OIDS[system]
+    for searched in [schema[-1].strip('"')] if schema else ("pg_catalog", "rw_catalog"):
+        if (searched, bare) in SYSTEM_OIDS:
+            return SYSTEM_OIDS[searched, bare]
     raise UndefinedRelation(f'relation "{name}" does not exist')
 
 
@@ -309,6 +310,7 @@ _STARTED = datetime.now(UTC)
 FUNCTIONS: dict[str, Build] = {
     "version": constant(lambda context: text(version())),
     "rw_version": constant(lambda context: text(version())),
+    "rw_recovery_status": constant(text("RUNNING")),  # whoever is answered is not recovering any more
     "current_schema": constant(text("public")),
     "current_schemas": constant(exp.Array(expressions=[text("pg_catalog"), text("public")])),
     "current_database": constant(text(DATABASE)),
@@ -396,3 +398,14 @@ FUNCTIONS: dict[str, Build] = {
     "parse_ident": _parse_ident,
     "set_config": _set_config,
 }
+
+
+def of_risingwave(name: str) -> bool:
+    """Its own functions begin so, and no other's do."""
+    return name.lower().startswith("rw_")
+
+
+def unknown_of_risingwave(call: exp.Anonymous) -> UndefinedFunction:
+    known = ", ".join(sorted(filter(of_risingwave, FUNCTIONS)))
+    hint = f"of RisingWave's own functions there are {known}"
+    return UndefinedFunction(f"function {call.name.lower()}() does not exist", hint=hint, position=position_of(call))

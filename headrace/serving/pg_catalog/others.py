@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW
+from headrace.catalog import INDEX, MATERIALIZED_VIEW, SOURCE, TABLE, VIEW, Relation
 from headrace.serving.pg_catalog.relations import (
     NAMESPACES,
     OWNER,
@@ -14,12 +14,13 @@ from headrace.serving.pg_catalog.relations import (
     has_key,
     namespace_of,
     numbered,
-    oid,
     schema_of,
     system_relation,
 )
+from headrace.serving.progress import create_type
 from headrace.serving.wire.oids import pg_type
 from headrace.sql.names import DATABASE
+from headrace.sql.parse import index_statement
 from headrace.state.vnode import VNODES
 from headrace.types import SqlType
 
@@ -141,16 +142,24 @@ INFORMATION_SCHEMA: dict[str, SystemRelation] = {
 # --- RisingWave ---------------------------------------------------------------------------------------------------
 
 
-def _of_kind(kind: str):
-    def rows(context: Context) -> Iterator[tuple]:
-        for relation in context.shown.of_kind(kind):
-            yield (
-                oid(relation), relation.name, namespace_of(relation), OWNER, relation.definition, relation.append_only,
-                "CREATING" if relation.creating else "CREATED", relation.created_epoch, context.live_rows(relation),
-                context.stored_bytes(relation),
-            )  # fmt: skip
+# Its relations have the numbers that Headrace itself gives them: jobs have those, too. Only pg_catalog adds to them.
 
-    return rows
+
+def _of_kind(kind: str) -> Callable[[Context], Iterator[tuple]]:
+    return lambda context: (_defined(relation, context) for relation in context.shown.of_kind(kind))
+
+
+def _defined(relation: Relation, context: Context) -> tuple:
+    return (
+        relation.id, relation.name, namespace_of(relation), OWNER, relation.definition, relation.append_only,
+        "CREATING" if relation.creating else "CREATED", relation.created_epoch, context.live_rows(relation),
+        context.stored_bytes(relation),
+    )  # fmt: skip
+
+
+def _rw_sources(context: Context) -> Iterator[tuple]:
+    for source in context.shown.of_kind(SOURCE):
+        yield *_defined(source, context), dict(source.options).get("connector")
 
 
 def _rw_columns(context: Context) -> Iterator[tuple]:
@@ -158,7 +167,7 @@ def _rw_columns(context: Context) -> Iterator[tuple]:
         keys = {key.name for key in relation.pk}
         for number, column in enumerate(relation.columns, 1):
             yield (
-                oid(relation), column.name, number, column.hidden, column.name in keys,
+                relation.id, column.name, number, column.hidden, column.name in keys,
                 column.name in relation.distribution, column.generated is not None, column.nullable, str(column.type),
             )  # fmt: skip
 
@@ -166,13 +175,22 @@ def _rw_columns(context: Context) -> Iterator[tuple]:
 def _rw_indexes(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind(INDEX):
         table = context.shown.relations[relation.depends_on[0]]
-        yield oid(relation), relation.name, oid(table), NAMESPACES["public"], OWNER, relation.definition
+        positions = {column.name: at for at, column in enumerate(table.columns, 1)}
+        keys = [key.name for key in index_statement(relation.definition).keys]
+        included = [column.name for column in relation.visible_columns if column.name not in keys]
+        yield (
+            relation.id, relation.name, table.id, [positions[name] for name in keys],
+            [positions[name] for name in included], NAMESPACES["public"], OWNER, relation.definition,
+        )  # fmt: skip
 
 
 def _ddl_progress(context: Context) -> Iterator[tuple]:
     for job in context.jobs():
         started = datetime.fromtimestamp(job["started_at"], tz=UTC)
-        yield job["id"], job["statement"], f"{job['fraction']:.2%}", started, job["state"], job["error"]
+        yield (
+            job["id"], job["statement"], create_type(job), f"{job['fraction']:.2%}", started, job["state"],
+            job["error"],
+        )  # fmt: skip
 
 
 def _cdc_progress(context: Context) -> Iterator[tuple]:
@@ -185,7 +203,7 @@ def _cdc_progress(context: Context) -> Iterator[tuple]:
 def _depend(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
         for upstream in context.upstream(relation):
-            yield oid(relation), oid(upstream)
+            yield relation.id, upstream.id
 
 
 def _fragments(context: Context) -> Iterator[tuple]:
@@ -193,8 +211,8 @@ def _fragments(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
         if relation.stored:
             yield (
-                oid(relation), oid(relation), relation.name, "HASH", [oid(relation)],
-                [oid(upstream) for upstream in context.upstream(relation)],
+                relation.id, relation.id, relation.name, "HASH", [relation.id],
+                [upstream.id for upstream in context.upstream(relation)],
                 [_FLAGS[relation.kind]], relation.parallelism or None, VNODES,
             )  # fmt: skip
 
@@ -205,7 +223,7 @@ _FLAGS = {TABLE: "TABLE", SOURCE: "SOURCE", MATERIALIZED_VIEW: "MVIEW", INDEX: "
 def _runs(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
         for run in context.state.runs.get(relation.id, ()):
-            yield oid(relation), str(run.id), run.last_epoch, run.rows, run.retractions, run.bytes
+            yield relation.id, str(run.id), run.last_epoch, run.rows, run.retractions, run.bytes
 
 
 _DEFINED = """id int, name text, schema_id int, owner int, definition text, append_only bool, create_status text,
@@ -215,10 +233,12 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_tables": system_relation(_DEFINED, _of_kind(TABLE)),
     "rw_materialized_views": system_relation(_DEFINED, _of_kind(MATERIALIZED_VIEW)),
     "rw_views": system_relation(_DEFINED, _of_kind(VIEW)),
-    "rw_sources": system_relation(_DEFINED, _of_kind(SOURCE)),
+    "rw_sources": system_relation(f"{_DEFINED}, connector text", _rw_sources),
     "rw_sinks": system_relation(_DEFINED),
     "rw_indexes": system_relation(
-        "id int, name text, primary_table_id int, schema_id int, owner int, definition text", _rw_indexes
+        """id int, name text, primary_table_id int, key_columns ints, include_columns ints, schema_id int, owner int,
+        definition text""",
+        _rw_indexes,
     ),
     "rw_columns": system_relation(
         """relation_id int, name text, position int, is_hidden bool, is_primary_key bool, is_distribution_key bool,
@@ -231,7 +251,9 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_databases": system_relation("id int, name text, owner int", lambda context: [(1, DATABASE, OWNER)]),
     "rw_users": system_relation("id int, name text, is_super bool", lambda context: [(OWNER, context.user, True)]),
     "rw_ddl_progress": system_relation(
-        "ddl_id big, ddl_statement text, progress text, initialized_at time, state text, error text", _ddl_progress
+        """ddl_id big, ddl_statement text, create_type text, progress text, initialized_at time, state text,
+        error text""",
+        _ddl_progress,
     ),
     "rw_cdc_progress": system_relation(
         """job_id big, split_total_count big, split_backfilled_count big, split_completed_count big, lag_bytes big,
@@ -247,7 +269,7 @@ RW_CATALOG: dict[str, SystemRelation] = {
     "rw_relations": system_relation(
         "id int, name text, relation_type text, schema_id int, owner int, definition text",
         lambda context: [
-            (oid(each), each.name, each.kind, namespace_of(each), OWNER, each.definition) for each in context.shown
+            (each.id, each.name, each.kind, namespace_of(each), OWNER, each.definition) for each in context.shown
         ],
     ),
     "rw_relation_runs": system_relation(

@@ -22,6 +22,8 @@ from headrace.sql.dialect import call
 from headrace.sql.names import DATABASE
 
 POSTGRES = SCHEMAS["pg_catalog"]
+SEARCHED = ("pg_catalog", "rw_catalog")
+"""Where a name without a schema is looked for that is no relation of the user's, as in RisingWave"""
 
 _OPERATORS: dict[str, type[exp.Expression]] = {
     "~": exp.RegexpLike, "~*": exp.RegexpILike, "=": exp.EQ, "<>": exp.NEQ, "!=": exp.NEQ, "<": exp.LT, ">": exp.GT,
@@ -51,11 +53,15 @@ def _speaks_of_the_system(query: exp.Expression, catalog: Catalog) -> bool:
     return any(
         (isinstance(node, exp.Table) and _find(node, catalog, ()) is not None)
         or (isinstance(node, exp.Dot) and node.this.name in SCHEMAS)
-        or (isinstance(node, exp.Anonymous) and node.name.lower() in functions.FUNCTIONS)
+        or (isinstance(node, exp.Anonymous) and _of_the_system(node.name.lower()))
         or (isinstance(node, exp.Cast) and object_type(node.args.get("to")) is not None)
         or isinstance(node, exp.Operator)
         for node in query.walk()
     )
+
+
+def _of_the_system(function: str) -> bool:
+    return function in functions.FUNCTIONS or functions.of_risingwave(function)
 
 
 def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[str, str] | None:
@@ -65,9 +71,9 @@ def _find(table: exp.Table, catalog: Catalog, ctes: tuple[str, ...]) -> tuple[st
         return None
     if schema:
         return (schema, name) if name in SCHEMAS.get(schema, ()) else None
-    if name in POSTGRES and name not in ctes and catalog.find(name) is None:
-        return "pg_catalog", name
-    return None
+    if name in ctes or catalog.find(name) is not None:
+        return None
+    return next(((schema, name) for schema in SEARCHED if name in SCHEMAS[schema]), None)
 
 
 def object_type(kind: exp.Expression | None) -> str | None:
@@ -116,6 +122,8 @@ class _Resolver:
             return exp.Cast(this=exp.Array(), to=exp.DataType.build("varchar[]", "postgres"))
         if isinstance(node, exp.Anonymous) and (build := functions.FUNCTIONS.get(node.name.lower())) is not None:
             return self._call(node, build)
+        if isinstance(node, exp.Anonymous) and functions.of_risingwave(node.name):
+            raise functions.unknown_of_risingwave(node)
         if isinstance(node, exp.Cast) and (kind := object_type(node.args.get("to"))) is not None:
             return self._cast(node, kind)
         if isinstance(node, exp.Operator):

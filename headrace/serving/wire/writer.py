@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from headrace import notices
 from headrace.errors import HeadraceError
 from headrace.serving.wire.oids import oid_of, size_of, typmod_of
 from headrace.types import SqlType
@@ -86,8 +87,8 @@ def error(problem: HeadraceError, *, severity: str = "ERROR") -> bytes:
     return _report(b"E", severity, problem.sqlstate, problem.message, problem.hint, problem.position)
 
 
-def notice(text: str, *, severity: str = "NOTICE", sqlstate: str = "00000", hint: str | None = None) -> bytes:
-    return _report(b"N", severity, sqlstate, text, hint, None)
+def notice(text: str) -> bytes:
+    return _report(b"N", notices.severity(text), notices.sqlstate(text), text, None, None)
 
 
 def _report(letter: bytes, severity: str, sqlstate: str, text: str, hint: str | None, position: int | None) -> bytes:

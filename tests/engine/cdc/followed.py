@@ -80,7 +80,7 @@ def theirs(server, query: str) -> list[tuple]:
 
 
 def stopped(db) -> dict[str, tuple[str, str]]:
-    return {row[1].split()[2]: (row[2], row[8]) for row in db.sql("SHOW JOBS").rows()}
+    return {row[1].split()[2]: (row[4], row[9]) for row in db.sql("SHOW JOBS").rows()}
 
 
 def source_state(db) -> tuple[str, str | None]:

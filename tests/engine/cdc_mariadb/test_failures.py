@@ -278,8 +278,8 @@ def test_another_replica_with_the_same_number(db, mariadb, source):
 
 
 def trouble(db, words: str) -> None:
-    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[8] and words in row[8]])
-    assert [row[2] for row in db.sql("SHOW JOBS").rows()] == ["retrying"]
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[9] and words in row[9]])
+    assert [row[4] for row in db.sql("SHOW JOBS").rows()] == ["retrying"]
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def test_a_server_that_restarts_is_followed_on(db, own):
     own.run("CREATE TABLE u (id INT PRIMARY KEY)", "INSERT INTO u SELECT seq FROM seq_1_to_30")
     db.sql("CREATE TABLE u (*) FROM my TABLE 'u' WITH (backfill.num_rows_per_split = 2)")
     own.stop()
-    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[2] == "retrying"])
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[4] == "retrying"])
     own.start()
     own.run("INSERT INTO u VALUES (31)", "INSERT INTO t VALUES (31)")
     db.sql("WAIT u")

@@ -78,8 +78,8 @@ def test_a_slot_that_was_moved_is_noticed(db, postgres):
     eventually(lambda: not active(postgres, "mine"))
     postgres.run("SELECT pg_replication_slot_advance('mine', pg_current_wal_lsn())")
     db.engine.sources.start()
-    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[8] and "somebody else" in row[8]])
-    assert [row[2] for row in db.sql("SHOW JOBS").rows()] == ["retrying"]
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[9] and "somebody else" in row[9]])
+    assert [row[4] for row in db.sql("SHOW JOBS").rows()] == ["retrying"]
     assert rows(db, "SELECT * FROM t") == []
     db.sql("DROP SOURCE pg CASCADE")
 
@@ -90,7 +90,7 @@ def test_a_server_that_restarts_is_followed_on(db, postgres, source, immediate):
     postgres.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 30)")
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't' WITH (backfill.num_rows_per_split = 2)")
     postgres.stop(immediate=immediate)
-    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[2] == "retrying"])
+    eventually(lambda: [row for row in db.sql("SHOW JOBS").rows() if row[4] == "retrying"])
     postgres.start()
     postgres.run("INSERT INTO t VALUES (31)")
     db.sql("WAIT t")

@@ -135,7 +135,7 @@ def test_a_transaction_that_wrote_before_the_table_was_published(db, postgres, s
     db.sql("CREATE TABLE t (*) FROM pg TABLE 't'")
     id = db.engine.committed.catalog.find("t").id
     eventually(lambda: follower(db).waits_for_others(id))
-    assert [row[2] for row in db.sql("SHOW JOBS").rows()] == ["waiting"]
+    assert [row[4] for row in db.sql("SHOW JOBS").rows()] == ["waiting"]
     cursor.execute("INSERT INTO t VALUES (3, 'late')")
     writer.commit()
     writer.close()
