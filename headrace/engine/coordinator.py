@@ -30,6 +30,7 @@ from headrace.config import PARAMETERS
 from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.filling import failed
+from headrace.engine.news import asking, news
 from headrace.engine.spark import java_has_ended, spark_gone
 from headrace.engine.streams import KeptRows
 from headrace.errors import DiskFull, EngineClosed, EpochFailed, Fenced, HeadraceError, SparkGone, StorageError
@@ -76,6 +77,7 @@ One that writes in several steps takes an epoch for each, from the given one on,
 class Mutation:
     apply: Mutate
     describe: str
+    asked_by: str | None = field(default_factory=asking.get)
     future: Future = field(default_factory=Future)
 
 
@@ -88,7 +90,12 @@ class EpochStats:
     """What the last epochs cost; bounded."""
 
     epochs: int = 0
+    seconds: float = 0.0
+    """All of them together"""
     failed: int = 0
+    commits: int = 0
+    rows: int = 0
+    """That statements wrote, and were committed"""
     recent_ms: deque = field(default_factory=lambda: deque(maxlen=600))
 
 
@@ -128,6 +135,8 @@ class Coordinator:
         """When those that are not answered asked, the first of them first."""
         self._waiting: list[tuple[Future, Any]] = []
         """Clients whose epoch is in the shared buffer but not committed."""
+        self._news: list[str] = []
+        """What the log says of these epochs, once they are."""
         self._changed = threading.Condition()
         self._closing = False
         self._fault: HeadraceError | None = None
@@ -264,7 +273,9 @@ class Coordinator:
                 self._stop_on_fault(error)
                 return
             self.stats.epochs += 1
-            self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+            took = time.perf_counter() - started
+            self.stats.seconds += took
+            self.stats.recent_ms.append(took * 1000)
             del writes, mutations  # and the rows in them, which an idle engine need not hold
 
     @property
@@ -332,6 +343,7 @@ class Coordinator:
         epoch = before.epoch + 1
         with self._unsynced.collecting():
             state = self._land(writes, epoch)
+        self._news += news(before, state, None)
         for mutation in mutations:
             state = self._apply(mutation, state, max(epoch, state.epoch))
         asked = writes or mutations or self._ticking
@@ -384,14 +396,14 @@ class Coordinator:
             if isinstance(error, FATAL):
                 raise
             if not writes:
-                log.error("a view could not follow the clock, and is tried again: %s", error.message)
+                log.error("a view could not follow the clock, and is tried again: %s", error.for_log)
                 self.stats.failed += 1
                 return self._working
             if len(writes) == 1:
                 self.stats.failed += 1
                 self._tell(writes[0].future, error)
                 return self._working
-            log.info("an epoch of %d statements failed, running them one by one: %s", len(writes), error.message)
+            log.info("an epoch of %d statements failed, running them one by one: %s", len(writes), error.for_log)
             return self._one_by_one(writes, epoch)
         self._waiting += [(write.future, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
         return state
@@ -412,6 +424,7 @@ class Coordinator:
             self._tell(mutation.future, error)
             return state
         self._waiting.append((mutation.future, answer))
+        self._news += news(state, changed, mutation.asked_by)
         return changed
 
     def _retried(self, attempt: Callable[[], Any]) -> Any:
@@ -446,16 +459,22 @@ class Coordinator:
             log.error("a commit failed: %s", error.message)
             self._working = self.committed
             self._backfills.given_up(self.committed)
+            self._news.clear()
             waiting, self._waiting = self._waiting, []
             for future, _ in waiting:
                 self._tell(future, error)
             return
         self.committed = self._working = new
+        told, self._news = self._news, []
+        for line in told:
+            log.info("%s", line)
         waiting, self._waiting = self._waiting, []
+        self.stats.commits += 1
         failpoint("after_commit")
         for future, answer in waiting:
             if isinstance(answer, Outcome):
                 answer.epoch = new.epoch
+                self.stats.rows += answer.count
             if not future.cancelled():
                 future.set_result(answer)
         self._backfills.committed(new)

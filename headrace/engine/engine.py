@@ -227,6 +227,9 @@ class Engine:
             "failed_epochs": self.coordinator.stats.failed,
             "last_epoch_ms": recent[-1] if recent else None,
             "recent_epoch_ms": recent,
+            "epoch_seconds": self.coordinator.stats.seconds,
+            "commits": self.coordinator.stats.commits,
+            "rows_written": self.coordinator.stats.rows,
             "lag": self.coordinator.lag,
             "queued_rows": self.coordinator.queued_rows,
             "relations": [
@@ -244,6 +247,9 @@ class Engine:
             "answered_without_spark": self.answered_without_spark,
             "computed_anew": self.evaluator.keyed.computed_anew,
             "compactions": self.maintenance.compactions,
+            "compaction_seconds": self.maintenance.compaction_seconds,
+            "compaction_bytes": self.maintenance.compaction_bytes,
+            "compacting": len(self.maintenance.being_merged),
         }
 
     def close(self) -> None:
