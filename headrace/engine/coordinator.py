@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.config import PARAMETERS
+from headrace.engine.attempts import Attempts, not_wanted
 from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.filling import failed
@@ -53,12 +54,15 @@ FATAL = (Fenced, SparkGone)
 """After these no epoch can succeed: the engine stops."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Write:
     table_id: int
     change: Change
     returned: Callable[[Outcome], pa.Table | KeptRows] | None = None
     """RETURNING: what it makes of the rows. It may fail, so it is worked out before anything is committed."""
+    cancellable: bool = False
+    """Whether it may take long, and be stopped in the middle of it"""
+    unwanted: bool = False
     future: Future = field(default_factory=Future)
 
     @property
@@ -73,11 +77,13 @@ One that writes in several steps takes an epoch for each, from the given one on,
 """
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Mutation:
     apply: Mutate
     describe: str
     asked_by: str | None = field(default_factory=asking.get)
+    cancellable: bool = False
+    unwanted: bool = False
     future: Future = field(default_factory=Future)
 
 
@@ -110,6 +116,7 @@ class Coordinator:
         make_room: Callable[[], None],
         *,
         due_in: Callable[[Manifest], float],
+        attempts: Attempts,
     ):
         self._store = store
         self._backfills = backfills
@@ -119,6 +126,7 @@ class Coordinator:
         self._full = False
         """Whether a write found the disk full since room was made."""
         self._evaluate = evaluate
+        self._attempts = attempts
         self._due_in = due_in
         """In how many seconds there is something to do, though nobody asks for it."""
         self._tick_after = 0.0
@@ -164,6 +172,20 @@ class Coordinator:
             self._changed.notify_all()
         request.future.add_done_callback(self._answered)
         return request.future
+
+    def cancel(self, request: Request) -> None:
+        """It fails with QueryCancelled, and nothing of it stays, unless it is done, or as good as done. Called again
+        until it is answered: what is computed for it may be between two of Spark's jobs."""
+        with self._changed:
+            request.unwanted = True
+            if request in self._queue:
+                self._queue.remove(request)
+                if isinstance(request, Write):
+                    self._queued_rows -= request.rows
+                self._tell(request.future, not_wanted())
+                self._changed.notify_all()
+                return
+        self._attempts.stop(request)
 
     def _answered(self, future: Future) -> None:
         with self._changed:
@@ -369,7 +391,7 @@ class Coordinator:
         started = time.perf_counter()
         state = self._working
         try:
-            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, landings))
+            state, outcomes = self._retried(lambda: self._evaluated(state, writes, epoch, landings))
         except HeadraceError as error:
             if isinstance(error, FATAL):
                 raise
@@ -387,7 +409,7 @@ class Coordinator:
         elif not writes:
             return state
         try:
-            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, ()))
+            state, outcomes = self._retried(lambda: self._evaluated(state, writes, epoch, ()))
         except HeadraceError as error:
             if (blamed := getattr(error, "view_id", None)) is not None and str(blamed) in state.positions:
                 # A view that is only being made must not stand in the way of those who write.
@@ -408,6 +430,12 @@ class Coordinator:
         self._waiting += [(write.future, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
         return state
 
+    def _evaluated(
+        self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing]
+    ) -> tuple[Manifest, list[Outcome]]:
+        with self._attempts.of(*writes):
+            return self._evaluate(state, writes, epoch, landings)
+
     def _one_by_one(self, writes: list[Write], epoch: int) -> Manifest:
         """Each statement in an epoch of its own: the one at fault fails alone."""
         for write in writes:
@@ -417,7 +445,7 @@ class Coordinator:
 
     def _apply(self, mutation: Mutation, state: Manifest, epoch: int) -> Manifest:
         try:
-            changed, answer = self._retried(lambda: mutation.apply(state, epoch))
+            changed, answer = self._retried(lambda: self._applied(mutation, state, epoch))
         except HeadraceError as error:
             if isinstance(error, FATAL):
                 raise
@@ -426,6 +454,10 @@ class Coordinator:
         self._waiting.append((mutation.future, answer))
         self._news += news(state, changed, mutation.asked_by)
         return changed
+
+    def _applied(self, mutation: Mutation, state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+        with self._attempts.of(mutation):
+            return mutation.apply(state, epoch)
 
     def _retried(self, attempt: Callable[[], Any]) -> Any:
         for number in range(RETRIES + 1):

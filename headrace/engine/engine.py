@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
 from headrace.config import PARAMETERS, find_parameter
+from headrace.engine.attempts import Attempts
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
@@ -112,6 +113,7 @@ class Engine:
                 self.backfills,
                 self._make_room,
                 due_in=self.evaluator.keyed.due_in,
+                attempts=Attempts(self.spark),
             )
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)
