@@ -126,7 +126,8 @@ SERVE_EXAMPLES = """\
   psql -h localhost -p 4566 -d dev -U root
 
 It listens on this machine only, and believes whoever connects, unless told otherwise. $HEADRACE_PASSWORD sets a
-password too. SIGTERM or Ctrl-C stops it: statements that run may end, and everything is committed."""
+password too. SIGTERM, Ctrl-C or closing the terminal stops it: statements that run may end, and everything is
+committed."""
 
 
 def _add_serve(command) -> None:
@@ -156,6 +157,10 @@ def _add_serve(command) -> None:
     serve.add_argument("--tls-key", metavar="FILE", help="its key, PEM")
     serve.add_argument("--require-tls", action="store_true", help="refuse connections that are not encrypted")
     serve.add_argument("--log-format", choices=("text", "json"), default="text", help="of the lines on standard error")
+    serve.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info",
+        help="which lines there are (default: %(default)s)",
+    )  # fmt: skip
 
 
 def _add_warehouse(parser: argparse.ArgumentParser) -> None:

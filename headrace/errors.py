@@ -27,6 +27,11 @@ class HeadraceError(Exception):
         super().__init__(self.message)
         self.position = position
 
+    @property
+    def for_log(self) -> str:
+        """What may stand in a log: no values of rows."""
+        return self.message
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nHINT: {self.hint}"
 
@@ -139,7 +144,15 @@ class DependentObjects(HeadraceError):
 # --- the data is wrong ------------------------------------------------------------------------------------------
 
 
-class DataError(HeadraceError):
+class _OfValues(HeadraceError):
+    """The message may quote what rows hold."""
+
+    @property
+    def for_log(self) -> str:
+        return f"{type(self).__name__} {self.sqlstate}"
+
+
+class DataError(_OfValues):
     """A value cannot be what the statement asks for: division by zero, overflow, a bad cast."""
 
     sqlstate = "22000"
@@ -159,11 +172,11 @@ def _rebuild_data_error(cls, message, hint, position, sqlstate):
     return cls(message, hint=hint, position=position, sqlstate=sqlstate)
 
 
-class NotNullViolation(HeadraceError):
+class NotNullViolation(_OfValues):
     sqlstate = "23502"
 
 
-class UniqueViolation(HeadraceError):
+class UniqueViolation(_OfValues):
     sqlstate = "23505"
 
 

@@ -196,6 +196,11 @@ class LogFeed:
         """Connects and reads, until the connection is lost or it is told to stop."""
         raise NotImplementedError
 
+    def _connected(self) -> None:
+        if self.error is not None:
+            log.info("the log of %s is read again", self._name)
+        self.error = None
+
     def _begin_anew(self) -> tuple[int, int]:
         """What waits has not been taken; it comes again. Answers from where on."""
         with self._lock:

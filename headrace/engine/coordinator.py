@@ -27,9 +27,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.config import PARAMETERS
+from headrace.engine.attempts import Attempts, not_wanted
 from headrace.engine.backfill import Backfills, Landing
 from headrace.engine.changes import Change, InsertRows, Outcome
 from headrace.engine.filling import failed
+from headrace.engine.news import asking, news
 from headrace.engine.spark import java_has_ended, spark_gone
 from headrace.engine.streams import KeptRows
 from headrace.errors import DiskFull, EngineClosed, EpochFailed, Fenced, HeadraceError, SparkGone, StorageError
@@ -52,12 +54,15 @@ FATAL = (Fenced, SparkGone)
 """After these no epoch can succeed: the engine stops."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Write:
     table_id: int
     change: Change
     returned: Callable[[Outcome], pa.Table | KeptRows] | None = None
     """RETURNING: what it makes of the rows. It may fail, so it is worked out before anything is committed."""
+    cancellable: bool = False
+    """Whether it may take long, and be stopped in the middle of it"""
+    unwanted: bool = False
     future: Future = field(default_factory=Future)
 
     @property
@@ -72,10 +77,13 @@ One that writes in several steps takes an epoch for each, from the given one on,
 """
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Mutation:
     apply: Mutate
     describe: str
+    asked_by: str | None = field(default_factory=asking.get)
+    cancellable: bool = False
+    unwanted: bool = False
     future: Future = field(default_factory=Future)
 
 
@@ -88,7 +96,12 @@ class EpochStats:
     """What the last epochs cost; bounded."""
 
     epochs: int = 0
+    seconds: float = 0.0
+    """All of them together"""
     failed: int = 0
+    commits: int = 0
+    rows: int = 0
+    """That statements wrote, and were committed"""
     recent_ms: deque = field(default_factory=lambda: deque(maxlen=600))
 
 
@@ -103,6 +116,7 @@ class Coordinator:
         make_room: Callable[[], None],
         *,
         due_in: Callable[[Manifest], float],
+        attempts: Attempts,
     ):
         self._store = store
         self._backfills = backfills
@@ -112,6 +126,7 @@ class Coordinator:
         self._full = False
         """Whether a write found the disk full since room was made."""
         self._evaluate = evaluate
+        self._attempts = attempts
         self._due_in = due_in
         """In how many seconds there is something to do, though nobody asks for it."""
         self._tick_after = 0.0
@@ -128,6 +143,8 @@ class Coordinator:
         """When those that are not answered asked, the first of them first."""
         self._waiting: list[tuple[Future, Any]] = []
         """Clients whose epoch is in the shared buffer but not committed."""
+        self._news: list[str] = []
+        """What the log says of these epochs, once they are."""
         self._changed = threading.Condition()
         self._closing = False
         self._fault: HeadraceError | None = None
@@ -155,6 +172,20 @@ class Coordinator:
             self._changed.notify_all()
         request.future.add_done_callback(self._answered)
         return request.future
+
+    def cancel(self, request: Request) -> None:
+        """It fails with QueryCancelled, and nothing of it stays, unless it is done, or as good as done. Called again
+        until it is answered: what is computed for it may be between two of Spark's jobs."""
+        with self._changed:
+            request.unwanted = True
+            if request in self._queue:
+                self._queue.remove(request)
+                if isinstance(request, Write):
+                    self._queued_rows -= request.rows
+                self._tell(request.future, not_wanted())
+                self._changed.notify_all()
+                return
+        self._attempts.stop(request)
 
     def _answered(self, future: Future) -> None:
         with self._changed:
@@ -264,7 +295,9 @@ class Coordinator:
                 self._stop_on_fault(error)
                 return
             self.stats.epochs += 1
-            self.stats.recent_ms.append((time.perf_counter() - started) * 1000)
+            took = time.perf_counter() - started
+            self.stats.seconds += took
+            self.stats.recent_ms.append(took * 1000)
             del writes, mutations  # and the rows in them, which an idle engine need not hold
 
     @property
@@ -332,6 +365,7 @@ class Coordinator:
         epoch = before.epoch + 1
         with self._unsynced.collecting():
             state = self._land(writes, epoch)
+        self._news += news(before, state, None)
         for mutation in mutations:
             state = self._apply(mutation, state, max(epoch, state.epoch))
         asked = writes or mutations or self._ticking
@@ -357,7 +391,7 @@ class Coordinator:
         started = time.perf_counter()
         state = self._working
         try:
-            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, landings))
+            state, outcomes = self._retried(lambda: self._evaluated(state, writes, epoch, landings))
         except HeadraceError as error:
             if isinstance(error, FATAL):
                 raise
@@ -375,7 +409,7 @@ class Coordinator:
         elif not writes:
             return state
         try:
-            state, outcomes = self._retried(lambda: self._evaluate(state, writes, epoch, ()))
+            state, outcomes = self._retried(lambda: self._evaluated(state, writes, epoch, ()))
         except HeadraceError as error:
             if (blamed := getattr(error, "view_id", None)) is not None and str(blamed) in state.positions:
                 # A view that is only being made must not stand in the way of those who write.
@@ -384,17 +418,23 @@ class Coordinator:
             if isinstance(error, FATAL):
                 raise
             if not writes:
-                log.error("a view could not follow the clock, and is tried again: %s", error.message)
+                log.error("a view could not follow the clock, and is tried again: %s", error.for_log)
                 self.stats.failed += 1
                 return self._working
             if len(writes) == 1:
                 self.stats.failed += 1
                 self._tell(writes[0].future, error)
                 return self._working
-            log.info("an epoch of %d statements failed, running them one by one: %s", len(writes), error.message)
+            log.info("an epoch of %d statements failed, running them one by one: %s", len(writes), error.for_log)
             return self._one_by_one(writes, epoch)
         self._waiting += [(write.future, outcome) for write, outcome in zip(writes, outcomes, strict=True)]
         return state
+
+    def _evaluated(
+        self, state: Manifest, writes: Sequence[Write], epoch: int, landings: Sequence[Landing]
+    ) -> tuple[Manifest, list[Outcome]]:
+        with self._attempts.of(*writes):
+            return self._evaluate(state, writes, epoch, landings)
 
     def _one_by_one(self, writes: list[Write], epoch: int) -> Manifest:
         """Each statement in an epoch of its own: the one at fault fails alone."""
@@ -405,14 +445,19 @@ class Coordinator:
 
     def _apply(self, mutation: Mutation, state: Manifest, epoch: int) -> Manifest:
         try:
-            changed, answer = self._retried(lambda: mutation.apply(state, epoch))
+            changed, answer = self._retried(lambda: self._applied(mutation, state, epoch))
         except HeadraceError as error:
             if isinstance(error, FATAL):
                 raise
             self._tell(mutation.future, error)
             return state
         self._waiting.append((mutation.future, answer))
+        self._news += news(state, changed, mutation.asked_by)
         return changed
+
+    def _applied(self, mutation: Mutation, state: Manifest, epoch: int) -> tuple[Manifest, Any]:
+        with self._attempts.of(mutation):
+            return mutation.apply(state, epoch)
 
     def _retried(self, attempt: Callable[[], Any]) -> Any:
         for number in range(RETRIES + 1):
@@ -446,16 +491,22 @@ class Coordinator:
             log.error("a commit failed: %s", error.message)
             self._working = self.committed
             self._backfills.given_up(self.committed)
+            self._news.clear()
             waiting, self._waiting = self._waiting, []
             for future, _ in waiting:
                 self._tell(future, error)
             return
         self.committed = self._working = new
+        told, self._news = self._news, []
+        for line in told:
+            log.info("%s", line)
         waiting, self._waiting = self._waiting, []
+        self.stats.commits += 1
         failpoint("after_commit")
         for future, answer in waiting:
             if isinstance(answer, Outcome):
                 answer.epoch = new.epoch
+                self.stats.rows += answer.count
             if not future.cancelled():
                 future.set_result(answer)
         self._backfills.committed(new)

@@ -100,7 +100,7 @@ class Definitions:
             if statement.if_not_exists and state.catalog.find(statement.name) is not None:
                 return state, exists_already(f'relation "{shown_name(statement.name)}"')
             bound = self._bound(statement, state)
-            frame, types = query_frame(self._engine, state, bound, given=scans)
+            frame, types = query_frame(self._engine, state, bound, given=scans, may_be_cancelled=True)
             names = _column_names(statement.name, statement.column_names, bound.output)
             columns = [Column(name=name, type=kind) for name, kind in zip(names, types, strict=True)]
             relation = _table(state, statement, columns, (), epoch, "overwrite")

@@ -24,6 +24,7 @@ from headrace.engine.direct import DirectDeriver
 from headrace.engine.pieces import PieceRows
 from headrace.engine.plans import plan_of
 from headrace.engine.spark import translate_error
+from headrace.engine.streams import with_tag
 from headrace.errors import DataError, HeadraceError
 from headrace.operators.linear import WideQuery, branches
 from headrace.state.files import Files
@@ -131,7 +132,7 @@ class Deriver:
             jobs.append(functools.partial(self._planned, work, rest))
         if len(jobs) == 1:
             return jobs[0]()
-        return [line for lines in self._pool.map(lambda job: job(), jobs) for line in lines]
+        return [line for lines in self._pool.map(with_tag(self._spark, lambda job: job()), jobs) for line in lines]
 
     def _prepared(self, work: Work, report: _Report) -> list[Row]:
         source = report.source

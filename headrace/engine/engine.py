@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.catalog import Relation
 from headrace.config import PARAMETERS, find_parameter
+from headrace.engine.attempts import Attempts
 from headrace.engine.backfill import Backfills
 from headrace.engine.changes import Outcome
 from headrace.engine.coordinator import Coordinator, Write
@@ -112,6 +113,7 @@ class Engine:
                 self.backfills,
                 self._make_room,
                 due_in=self.evaluator.keyed.due_in,
+                attempts=Attempts(self.spark),
             )
             self.maintenance = Maintenance(self)
             self.jobs = Jobs(self)
@@ -227,6 +229,9 @@ class Engine:
             "failed_epochs": self.coordinator.stats.failed,
             "last_epoch_ms": recent[-1] if recent else None,
             "recent_epoch_ms": recent,
+            "epoch_seconds": self.coordinator.stats.seconds,
+            "commits": self.coordinator.stats.commits,
+            "rows_written": self.coordinator.stats.rows,
             "lag": self.coordinator.lag,
             "queued_rows": self.coordinator.queued_rows,
             "relations": [
@@ -244,6 +249,9 @@ class Engine:
             "answered_without_spark": self.answered_without_spark,
             "computed_anew": self.evaluator.keyed.computed_anew,
             "compactions": self.maintenance.compactions,
+            "compaction_seconds": self.maintenance.compaction_seconds,
+            "compaction_bytes": self.maintenance.compaction_bytes,
+            "compacting": len(self.maintenance.being_merged),
         }
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import uuid
 from collections.abc import Iterable, Sequence
 
@@ -11,6 +12,8 @@ from headrace.backfill.positions import Positions
 from headrace.errors import HeadraceError
 from headrace.state.manifest import Manifest
 from headrace.state.runs import Run, RunFile
+
+log = logging.getLogger("headrace")
 
 
 def jobs_of(state: Manifest) -> dict[int, Job]:
@@ -63,6 +66,7 @@ def failed(state: Manifest, id: int, error: HeadraceError) -> Manifest:
     jobs = jobs_of(state)
     if id not in jobs:
         return state
+    log.error('job %d of "%s" has failed, SHOW JOBS says why: %s', id, jobs[id].name, error.for_log)
     for each in (id, *(other.id for other in state.catalog.dependents(id))):
         if each in jobs:
             state = restarted(state, jobs[each].replace(error=error.message))

@@ -86,10 +86,15 @@ class HeldClocks:
     def report(self, before: Mapping[str, Any], state: Manifest) -> None:
         """Says what is held from now on, and what is not any more."""
         then, now = ({each["view"]: each for each in held(offsets).values()} for offsets in (before, state.offsets))
-        for each in (now[view] for view in now.keys() - then.keys()):
-            log.error("a view cannot follow the clock, and stays at the time before: %s", each["error"])
-        for each in (then[view] for view in then.keys() - now.keys()):
-            log.info("a view follows the clock again, after: %s", each["error"])
+        for name in _names(state, now.keys() - then.keys()):
+            log.error('view "%s" cannot follow the clock, and stays at the time before: SHOW JOBS says why', name)
+        for name in _names(state, then.keys() - now.keys()):
+            log.info('view "%s" follows the clock again', name)
+
+
+def _names(state: Manifest, ids: Collection[int]) -> list[str]:
+    catalog = state.catalog
+    return [catalog.owner(catalog.relations[id]).name for id in ids if id in catalog.relations]
 
 
 def views_behind(state: Manifest) -> list[tuple[Relation, str, float]]:

@@ -274,6 +274,9 @@ class Histories:
         if id is None or (view_state(committed, id) is None and id not in jobs_of(committed)):
             return False
 
+        view = committed.catalog.relations[id]
+        log.error('job %d of "%s" has failed, SHOW JOBS says why: %s', id, view.name, error.for_log)
+
         def apply(state: Manifest, epoch: int) -> tuple[Manifest, None]:
             return failed_view(failed(state, id, error), id, error), None
 

@@ -314,7 +314,9 @@ def insert_query(engine: Engine, relation: Relation, statement: ast.Insert, *, u
 
     def build(state: Manifest) -> DataFrame:
         bound = bind(state)
-        frame, types = query_frame(engine, state, bound, use_indexes=use_indexes, given=scans)
+        frame, types = query_frame(
+            engine, state, bound, use_indexes=use_indexes, given=scans, may_be_cancelled=True
+        )  # fmt: skip
         if len(types) > len(targets):
             raise SqlSyntaxError("INSERT has more expressions than target columns")
         if len(types) < len(targets) and statement.columns:

@@ -9,7 +9,8 @@ thread that has been interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -21,9 +22,22 @@ _LOOKS = "NOT (java_method('java.lang.Thread', 'sleep', 0L) <=> '')"
 _LOOP = re.compile(r"\b(?:BroadcastNestedLoopJoin|CartesianProduct)\b")
 
 
+_INTERRUPT = "spark.job.interruptOnCancel"
+
+
 def interrupt_when_cancelled(spark: SparkSession) -> None:
     """Of all jobs that this thread starts from now on."""
-    spark.sparkContext.setLocalProperty("spark.job.interruptOnCancel", "true")
+    spark.sparkContext.setLocalProperty(_INTERRUPT, "true")
+
+
+@contextmanager
+def interrupting(spark: SparkSession) -> Iterator[None]:
+    """Of all jobs that this thread starts meanwhile."""
+    interrupt_when_cancelled(spark)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty(_INTERRUPT, None)
 
 
 def may_loop(query: exp.Expression) -> bool:

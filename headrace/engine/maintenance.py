@@ -58,7 +58,8 @@ class Maintenance:
         self._vacuumed_at = time.monotonic()
         self.being_merged: frozenset[int] = frozenset()
         """The relation that a merge is writing files of."""
-        self.compactions = 0
+        self.compactions, self.compaction_seconds, self.compaction_bytes = 0, 0.0, 0
+        """Merges since the start, how long they took, and what they read"""
         self._finished_in: tuple[Catalog | None, dict[int, Finished]] = (None, {})
         self._thread = threading.Thread(target=self._loop, name="headrace-maintenance", daemon=True)
 
@@ -179,8 +180,15 @@ class Maintenance:
             bottom=choice.bottom,
             finished=finished,
         )
+        began = time.monotonic()
         with spark_errors(f'merging runs of "{relation.label}"'), tagged(engine.spark, MERGE_TAG):
             files = merge_ranges(engine.spark, body, runs=inputs, staged=(), indexes=engine.indexes)
+        seconds = time.monotonic() - began
+        read, written = sum(run.bytes for run in inputs), sum(each.bytes for each in files)
+        self.compaction_seconds += seconds
+        self.compaction_bytes += read
+        told = (len(inputs), relation.label, read, written, seconds)
+        log.debug('%d runs of "%s", %d bytes, are merged into %d bytes in %.1f s', *told)
         merged = Run(
             id=uuid.uuid4().hex,
             first_epoch=inputs[0].first_epoch,

@@ -265,6 +265,18 @@ def java_has_ended() -> bool:
     return process is not None and process.poll() is not None
 
 
+def java_process_id() -> int | None:
+    """None if somebody else started it, or it has ended."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process.pid if process is not None and process.poll() is None else None
+
+
+def java_heap(spark: SparkSession) -> tuple[int, int]:
+    """Bytes of the driver's heap in use, and at most. Java is asked, and Spark has no part in it."""
+    runtime = spark.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    return runtime.totalMemory() - runtime.freeMemory(), runtime.maxMemory()
+
+
 def spark_gone() -> SparkGone:
     return SparkGone(
         "Spark's Java process has ended",

@@ -22,6 +22,8 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +57,7 @@ def queries_at_once(spark: SparkSession) -> int:
     return max(FEWEST_AT_ONCE, round(QUERIES_PER_GIB * heap / (1 << 30)))
 
 
+_tag: ContextVar[str | None] = ContextVar("tag", default=None)
 _PLAIN = re.compile(r"\w+").fullmatch
 
 
@@ -251,10 +254,24 @@ def tag_thread(spark: SparkSession, tag: str) -> None:
 def tagged(spark: SparkSession, tag: str) -> Iterator[None]:
     """Gives a name to all jobs that this thread starts meanwhile."""
     spark.sparkContext.addJobTag(tag)
+    before = _tag.set(tag)
     try:
         yield
     finally:
+        _tag.reset(before)
         spark.sparkContext.removeJobTag(tag)
+
+
+def with_tag(spark: SparkSession, work: Callable[..., Any]) -> Callable[..., Any]:
+    """For another thread: the work, whose jobs then have the name that this thread's have now."""
+    if (tag := _tag.get()) is None:
+        return work
+
+    def run(*arguments: Any) -> Any:
+        with tagged(spark, tag):
+            return work(*arguments)
+
+    return run
 
 
 def cancel_tagged(spark: SparkSession, tag: str) -> None:

@@ -69,6 +69,8 @@ class Turns:
                     self.error = HeadraceError(f"unexpected error: {type(error).__name__}: {error}")
                     self._rest(AFTER_A_FAULT)
             else:
+                if self.error is not None:
+                    log.info("%s: goes on", self._subject())
                 self.error, patience = None, SHORTEST
                 if not busy:
                     self.news.wait(self._idle_seconds())

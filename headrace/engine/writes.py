@@ -43,6 +43,7 @@ from headrace.engine.plans import columns_derived_from
 from headrace.engine.relations import RelationFrames
 from headrace.engine.small import KeyedChanges, MissingRow, keys_of, with_vnode
 from headrace.engine.spark import spark_errors, use_pool
+from headrace.engine.streams import with_tag
 from headrace.engine.watermarks import count_late, late_condition, late_rows
 from headrace.errors import HeadraceError, UndefinedRelation, Unsupported
 from headrace.failpoints import failpoint
@@ -105,7 +106,10 @@ class WriteEvaluator:
                 raise
 
         # Tables do not depend on each other before the views: their lookups and queries run side by side.
-        evaluated = list(self._pool.map(evaluate, by_table)) if len(by_table) > 1 else [*map(evaluate, by_table)]
+        if len(by_table) > 1:
+            evaluated = list(self._pool.map(with_tag(self._spark, evaluate), by_table))
+        else:
+            evaluated = [*map(evaluate, by_table)]
         deltas = [delta for delta, _ in evaluated]
         outcomes: list[Outcome] = [Outcome() for _ in writes]
         for positions, (_, answers) in zip(by_table.values(), evaluated, strict=True):

@@ -6,29 +6,26 @@ import dataclasses
 import functools
 import itertools
 import re
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
 
-from headrace.catalog import MATERIALIZED_VIEW, Relation, shown_name
+from headrace.catalog import MATERIALIZED_VIEW, SOURCE, Relation, shown_name
 from headrace.config import PARAMETERS, find_parameter, show_switch
 from headrace.engine import inserts
-from headrace.engine.changes import Change, InsertRows, Outcome
+from headrace.engine.changes import Change, InsertFrame, InsertRows, Outcome
 from headrace.engine.check import check
-from headrace.engine.coordinator import Mutate, Mutation
+from headrace.engine.coordinator import Mutate, Mutation, Write
 from headrace.engine.definitions import Definitions
 from headrace.engine.engine import Engine
 from headrace.engine.loops import interrupt_when_cancelled
 from headrace.engine.plans import query_frame
 from headrace.engine.spark import spark_errors, use_pool
 from headrace.engine.streams import KeptRows, cancel_tagged, tag_thread
-from headrace.errors import InvalidParameterValue, QueryCancelled, Unsupported
+from headrace.errors import InvalidParameterValue, Unsupported
 from headrace.notices import warning
 from headrace.serving.asked import Asked
 from headrace.serving.pg_catalog.relations import Context
@@ -38,6 +35,7 @@ from headrace.serving.shows import SHOWN, show
 from headrace.serving.temporary import TemporaryTables
 from headrace.serving.transaction import IDLE, OF_TRANSACTION, Transaction, changes_something, refuse_read_only
 from headrace.serving.variables import Variables
+from headrace.serving.waiting import Waiting
 from headrace.sql import statements as ast
 from headrace.sql.bind import bind_query, bind_returning
 from headrace.sql.parse import parse, point_at
@@ -50,9 +48,8 @@ if TYPE_CHECKING:
 
 TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
 
-
-LONG_CREATE = 2.0
-"""Seconds after which whoever waits for a CREATE is told where to look."""
+IN_ONE_EPOCH = "rows are computed and written in one epoch, which other writes wait for; cancelling leaves none"
+"""For who waits for an INSERT … SELECT or a CREATE TABLE AS"""
 _WRITES = (ast.Insert, ast.Update, ast.Delete)
 _numbers = itertools.count(1)
 
@@ -67,13 +64,11 @@ class Session:
         on_notice: Callable[[str], None] | None = None,
         while_waiting: Callable[[], None] | None = None,
     ):
-        """``while_waiting``: called again and again while a statement waits; raises if nobody is there."""
+        """``while_waiting``: called again and again while a statement waits for others; raises if nobody is there."""
         self._engine = engine
         self.variables = Variables()
         self._definitions = Definitions(engine)
-        self._on_notice = on_notice or (lambda text: None)
-        self._while_waiting = while_waiting or (lambda: None)
-        self._cancelled = threading.Event()
+        self._waiting = Waiting(engine.coordinator, on_notice or (lambda text: None), while_waiting or (lambda: None))
         number = next(_numbers)
         self._tag = f"headrace-session-{number}"
         self._temporary = TemporaryTables(number)
@@ -138,38 +133,19 @@ class Session:
         use_pool(self._engine.spark, "queries")
 
     def begin_statement(self) -> None:
-        self._cancelled.clear()  # whoever was cancelled before, the next statement is not
+        self._waiting.cancelled.clear()  # whoever was cancelled before, the next statement is not
 
     def cancel(self) -> None:
-        """Stops the query that is running, or the wait for a job. What has been handed to the epoch loop goes on."""
-        self._cancelled.set()
+        """Stops the query that is running, the wait for a job, and what the epoch loop does for a statement."""
+        self._waiting.cancelled.set()
         cancel_tagged(self._engine.spark, self._tag)
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self._waiting.cancelled.is_set()
 
     def refuse_if_cancelled(self) -> None:
-        if self.cancelled:
-            raise QueryCancelled("canceling statement due to user request")
-
-    def _refuse_if_unwanted(self) -> None:
-        self._while_waiting()
-        self.refuse_if_cancelled()
-
-    def _patiently(self, future: Future, notice: str | None = None) -> Any:
-        """The future's result; an error if the session is cancelled first."""
-        started = time.monotonic()
-        while True:
-            try:
-                return future.result(timeout=0.1)
-            except TimeoutError:
-                if future.done():
-                    raise
-            self._refuse_if_unwanted()
-            if notice is not None and time.monotonic() - started > LONG_CREATE:
-                self._on_notice(notice)
-                notice = None
+        self._waiting.refuse_if_cancelled()
 
     @functools.singledispatchmethod
     def run(self, statement: ast.Statement) -> Result:
@@ -188,7 +164,7 @@ class Session:
             return known
         frame, types = self._frame(asked)
         return Result.of_frame(
-            frame, types, streams=self._engine.streams, given=asked.given, while_waiting=self._refuse_if_unwanted,
+            frame, types, streams=self._engine.streams, given=asked.given, while_waiting=self._waiting.refuse_if_unwanted,
         )  # fmt: skip
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
@@ -343,7 +319,9 @@ class Session:
             f"{to_spark(expression.unalias(), qualified=False)} AS {quote_spark(name)}"
             for name, expression in returning
         ]
-        outcome = self._engine.write(relation.id, change, returned=returned if returning else None)
+        write = Write(table_id=relation.id, change=change, returned=returned if returning else None)
+        write.cancellable = not isinstance(change, InsertRows)
+        outcome = self._waiting.answer(write, notice=IN_ONE_EPOCH if isinstance(change, InsertFrame) else None)
         columns = [name for name, _ in returning]
         types = [type_of(expression.unalias()) or TEXT for _, expression in returning]
         return Result(
@@ -377,8 +355,9 @@ class Session:
 
     # --- definitions -------------------------------------------------------------------------------------------
 
-    def _mutate(self, apply: Mutate, tag: str, what: str) -> Result:
-        answer = self._engine.coordinator.mutate(apply, what)
+    def _mutate(self, apply: Mutate, tag: str, what: str, *, notice: str | None = None) -> Result:
+        mutation = Mutation(apply=apply, describe=what, cancellable=notice is not None)
+        answer = self._waiting.answer(mutation, notice=notice)
         if isinstance(answer, Outcome):
             return Result(f"SELECT {answer.count}")
         result = Result(tag)
@@ -391,7 +370,8 @@ class Session:
 
     @run.register
     def _create_table_as(self, statement: ast.CreateTableAs) -> Result:
-        return self._mutate(self._definitions.create_table_as(statement), "CREATE_TABLE", statement.name)
+        apply = self._definitions.create_table_as(statement)
+        return self._mutate(apply, "CREATE_TABLE", statement.name, notice=IN_ONE_EPOCH)
 
     @run.register
     def _create_table_from(self, statement: ast.CreateTableFrom) -> Result:
@@ -439,14 +419,11 @@ class Session:
         return self._fill(apply, "CREATE_INDEX", statement.name)
 
     def _fill(self, apply: Mutate, tag: str, what: str) -> Result:
-        asked = self._engine.coordinator.submit(Mutation(apply=apply, describe=what))
-        try:
-            answer = asked.result()
-        except KeyboardInterrupt:
-            # It is in the queue and will be created in a moment: it must not stay, as if nobody had changed their mind.
-            if isinstance(answer := asked.result(), Relation):
+        def take_back(answer: Any) -> None:
+            if isinstance(answer, Relation):
                 self._engine.jobs.cancel((answer.id,))
-            raise
+
+        answer = self._waiting.answer(Mutation(apply=apply, describe=what), too_late=take_back)
         result = Result(tag)
         if isinstance(answer, Relation):
             if self.variables.value("background_ddl"):
@@ -455,7 +432,7 @@ class Session:
                 told = (
                     f'"{answer.name}" is being filled, as job {answer.id}: SHOW JOBS in another session shows how far'
                 )
-                self._engine.jobs.wait_or_remove(answer, patience=lambda future: self._patiently(future, told))
+                self._engine.jobs.wait_or_remove(answer, patience=lambda each: self._waiting.patiently(each, told))
         elif isinstance(answer, str):
             result.notice = answer
         return result
@@ -464,7 +441,7 @@ class Session:
 
     @run.register
     def _wait(self, statement: ast.Wait) -> Result:
-        self._engine.jobs.wait(statement.name, patience=self._patiently)
+        self._engine.jobs.wait(statement.name, patience=self._waiting.patiently)
         return Result("WAIT")
 
     @run.register
@@ -512,9 +489,17 @@ class Session:
         tag = f"DROP_{statement.kind.upper().replace(' ', '_')}"
         before = self._engine.committed
         notices = self._engine.sources.before_drop(statement)
-        result = self._mutate(self._definitions.drop(statement), tag, ", ".join(statement.names))
+        result = self._dropped(statement, tag)
         self._engine.sources.dropped(before)
         result.notice = "; ".join([*notices, *([result.notice] if result.notice else [])]) or None
+        return result
+
+    def _dropped(self, statement: ast.Drop, tag: str) -> Result:
+        apply, what = self._definitions.drop(statement), ", ".join(statement.names)
+        if statement.kind != SOURCE:
+            return self._mutate(apply, tag, what)
+        result = Result(tag)  # its server has been told: there is no way back
+        result.notice = self._engine.coordinator.mutate(apply, what)
         return result
 
     @run.register

@@ -18,6 +18,7 @@ from headrace.errors import (
     Fenced,
     HeadraceError,
     JobCancelled,
+    QueryCancelled,
     StorageError,
     UndefinedRelation,
 )
@@ -98,6 +99,27 @@ def test_statements_of_one_epoch_are_applied_in_order(db, held, gate, clients, p
         each.result(PATIENCE)
     assert [len(writes) for _, writes in gate.epochs] == [1, 1, 3]
     assert rows(db, "SELECT * FROM o") == [(1, stays)]
+
+
+def test_who_shares_an_epoch_with_something_cancelled_is_written(db, held, gate, clients):
+    gate.open()
+    db.sql("CREATE TABLE o (id INT PRIMARY KEY)")
+    gate.shut()
+    clients.sql("INSERT INTO t VALUES (7, 7)")
+    gate.wait_for(2)
+    session = db.session()
+    loop = "SELECT count(*)::int FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE a.x < b.y"
+    long = clients.run(lambda: session.sql(f"INSERT INTO t SELECT n, n FROM ({loop}) AS l(n)"))
+    gate.queued(1)
+    short = clients.sql("INSERT INTO o VALUES (1)")
+    gate.queued(2)
+    gate.open()
+    eventually(lambda: [len(writes) for _, writes in gate.epochs] == [1, 1, 2])
+    session.cancel()
+    with pytest.raises(QueryCancelled):
+        long.result(PATIENCE)
+    assert short.result(PATIENCE) == "INSERT 0 1"
+    assert (rows(db, "SELECT * FROM o"), rows(db, "SELECT * FROM t")) == ([(1,)], [(0, 1), (7, 7)])
 
 
 def test_an_update_sees_what_was_asked_for_before_it(db, held, gate, clients):

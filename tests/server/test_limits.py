@@ -154,18 +154,45 @@ def test_sessions_are_bounded(database):
         server.stop()
 
 
-def test_a_client_that_reads_nothing_delays_no_epoch(server, connect, table):
-    writer = connect()
-    writer.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
-    with raw(server) as slow:
-        slow.sendall(STARTUP)
-        read_until_ready(slow)
-        text = b"SELECT repeat('x', 1000) FROM generate_series(1, 40000) s(x)\0"
-        slow.sendall(b"Q" + struct.pack("!i", len(text) + 4) + text)
-        assert select.select([slow], [], [], 60)[0], "no row came"
+def test_a_client_that_reads_nothing_delays_no_epoch(database, server, connect, table):
+    """Nor does one that holds a portal half read, or that goes silent in the middle of a COPY, all on one table."""
+    writer, (rows, more) = connect(), (16_000, 50_000)
+    writer.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, text varchar)")
+    writer.execute(f"INSERT INTO {table} SELECT x, repeat('x', 1000) FROM generate_series(1, {rows}) s(x)")
+    stats = database.engine.coordinator.stats
+
+    def begun(sock: socket.socket, sent: bytes) -> None:
+        sock.sendall(STARTUP)
+        read_until_ready(sock)
+        sock.sendall(sent)
+        assert select.select([sock], [], [], 60)[0], "nothing came"
+
+    with raw(server) as slow, raw(server) as holding, raw(server) as copying:
+        query = f"SELECT text FROM {table}\0".encode()
+        begun(slow, extended(b"Q", query))
+        parse_and_bind = extended(b"P", b"\0" + query + b"\0\0") + extended(b"B", b"\0\0" + bytes(6))
+        begun(holding, parse_and_bind + extended(b"E", b"\0" + struct.pack("!i", 10)) + extended(b"H", b""))
+        begun(copying, extended(b"Q", f"COPY {table} FROM STDIN\0".encode()))
+        copying.sendall(extended(b"d", f"{more}\tha".encode()))
+        before = stats.epochs
+        # Who stalls is dropped after ten minutes: an epoch that waited for one of them would be too late by far.
+        writer.execute("SET statement_timeout = '2min'")
         for number in range(5):
-            writer.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
-        assert server.busy_sessions >= 1, read_all(slow)[-300:]
+            writer.execute(f"INSERT INTO {table} VALUES (%s, 'new')", (rows + 1 + number,))
+            writer.execute(f"UPDATE {table} SET text = 'old' WHERE id = %s", (number + 1,))
+        epochs = stats.epochs - before
+        assert epochs >= 10 and max(list(stats.recent_ms)[-epochs:]) < 120_000
+        assert server.busy_sessions >= 2, "the first and the last are where they were"
+
+        # They were only slow: each gets what it asked for, as of its epoch.
+        answer = read_until_ready(slow)
+        assert answer.count(b"D\0\0\3\xf2\0\1") == rows and f"SELECT {rows}".encode() in answer
+        holding.sendall(extended(b"E", b"\0" + struct.pack("!i", 0)) + b"S\0\0\0\4")
+        assert read_until_ready(holding).count(b"D\0\0\3\xf2\0\1") == rows
+        copying.sendall(extended(b"d", b"lf\n") + extended(b"c", b""))
+        assert b"COPY 1\0" in read_until_ready(copying)
+    assert writer.execute(f"SELECT text FROM {table} WHERE id = {more}").fetchone() == ("half",)
+    writer.execute(f"DROP TABLE {table}")
 
 
 def test_tiny_queries_without_reading_the_answers(server, connect):

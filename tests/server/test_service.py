@@ -5,6 +5,7 @@ Starting one takes long, so all of it is one life with three starts.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +65,12 @@ class Service:
     def get(self, path: str) -> str:
         return urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10).read().decode()
 
+    def health(self) -> tuple[int, str]:
+        try:
+            return 200, self.get("/healthz")
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
 
 def written_until(service: Service, end: Callable[[], None], *, first: int) -> list[int]:
     """Rows that four clients were told are written, before the server ended in the middle of it."""
@@ -95,6 +103,42 @@ def quick_start() -> list[str]:
     return [first, "\n".join(line.rstrip() for line in answer.strip("\n").splitlines()), second]
 
 
+def fail_in_the_background(connection: psycopg.Connection) -> None:
+    """A job that fails for good, over a row that nobody is to read in the log; and a secret."""
+    connection.execute("CREATE SECRET word AS 's3cret'")
+    connection.execute("CREATE TABLE texts (text varchar)")
+    connection.execute("INSERT INTO texts VALUES ('pr1vate')")
+    connection.execute("SET background_ddl = true")
+    connection.execute("CREATE MATERIALIZED VIEW numbers AS SELECT text::int AS number FROM texts")
+    eventually(lambda: "failed" in str(connection.execute("SHOW JOBS").fetchall()))
+    connection.execute("DROP TABLE texts CASCADE")
+
+
+def check_log(text: str) -> None:
+    """What a person would want to know, and nothing that nobody may."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    messages = [line["message"] for line in lines]
+    for expected in (
+        r"headrace \S+ starts on .*/warehouse",
+        r"ready after [\d.]+ s: epoch \d+, 0 relations, 0 jobs that go on",
+        r"session \d+ of root begins",
+        r'session \d+: table "t" is made',
+        r'session \d+: materialized view "v" is made',
+        r'session \d+: source "g" is made',
+        r'session \d+: secret "word" is made',
+        r'session \d+: materialized view "numbers" is made, and being filled',
+        r'session \d+: job \d+ of "numbers" begins',
+        r'job \d+ of "numbers" has failed, SHOW JOBS says why: DataError 22P02',
+        r'session \d+: materialized view "numbers" is dropped',
+        r"stopping: no new clients; .*",
+        r"stopped in [\d.]+ s: all that was asked for is committed",
+    ):
+        assert any(re.fullmatch(expected, message) for message in messages), (expected, messages)
+    assert {line["level"] for line in lines if "has failed" in line["message"]} == {"error"}
+    assert "s3cret" not in text and "pr1vate" not in text
+
+
 def sent(service: Service, rows: int) -> None:
     query = f"SELECT x, repeat('x', 60) || x FROM generate_series(1, {rows}) s(x)"
     with service.connect() as connection, connection.cursor() as cursor:
@@ -117,7 +161,8 @@ def test_a_life(tmp_path):
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
         connection.execute("CREATE SOURCE g (a int) WITH (connector = 'datagen', datagen.rows = '10')")
-    assert service.get("/healthz") == "ok\n"
+        fail_in_the_background(connection)
+    assert service.health() == (200, "ok\n")
     text = service.get("/metrics")
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert all(family.documentation and family.type != "unknown" for family in families.values()), text
@@ -128,11 +173,12 @@ def test_a_life(tmp_path):
     assert 'headrace_relation_rows{relation="t",kind="table"} 0' in figures
     assert "headrace_lag_seconds 0" in figures and "headrace_queue_rows 0" in figures
     idle = service.connect()
-    stopped = written_until(service, lambda: service.process.send_signal(signal.SIGTERM), first=0)
+    # Its terminal is closed, which all of its processes are told.
+    stopped = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGHUP), first=0)
     assert service.process.wait(timeout=60) == 0
     with pytest.raises(psycopg.OperationalError, match="terminating connection"):
         idle.execute("SELECT 1")
-    assert '"message": "stopped: all that was asked for is committed"' in service.process.stderr.read()
+    check_log(service.process.stderr.read())
     rows = {relation["name"]: relation["rows"] for relation in read_status(str(warehouse))["relations"]}
     assert rows["t"] == rows["v"] >= len(stopped), "what was acknowledged before the end is there"
 
@@ -162,3 +208,16 @@ def test_a_life(tmp_path):
     os.kill(int(java), signal.SIGKILL)
     assert service.process.wait(timeout=60) == 1
     assert "Spark's Java process has ended" in service.process.stderr.read()
+
+
+@pytest.mark.timeout(300)
+def test_a_statement_that_runs_may_end_and_monitoring_hears_of_it(tmp_path):
+    service = Service(tmp_path / "warehouse")
+    rows = 300_000
+    with service.connect() as connection, connection.cursor() as cursor:
+        stream = cursor.stream(f"SELECT x, repeat('x', 60) || x FROM generate_series(1, {rows}) s(x)")
+        next(stream)
+        service.process.send_signal(signal.SIGTERM)
+        eventually(lambda: service.health() == (503, "stopping\n"))
+        assert sum(1 for _ in stream) == rows - 1
+    assert service.process.wait(timeout=60) == 0

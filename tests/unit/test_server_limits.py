@@ -37,6 +37,20 @@ def pair() -> Iterator[tuple[Channel, socket.socket]]:
     client.close()
 
 
+def test_a_client_that_is_silent_is_asked_whether_it_is_there(pair):
+    channel, _ = pair
+    assert channel._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    for name, value in {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}.items():
+        if hasattr(socket, name):
+            assert channel._socket.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+
+
+def test_a_system_without_these_options_does_without(monkeypatch, pair):
+    _, client = pair
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE", raising=False)
+    Channel(client).close()
+
+
 def test_what_is_parsed_is_bounded():
     """A character of SQL becomes a hundred bytes and more; what is in quotes stays what it is."""
     assert tree_bytes("x" * 20_000) > 2_000_000 > tree_bytes(f"SELECT '{'x' * 1_000_000}'")

@@ -37,12 +37,12 @@ class Script:
         self.turns.stop()
 
 
-def test_a_failure_is_shown_until_a_turn_succeeds_and_logged_once(caplog):
+def test_a_failure_is_shown_until_a_turn_succeeds_and_both_are_logged_once(caplog):
     script = Script(HeadraceError("no route"), HeadraceError("no route"), True)
-    with caplog.at_level(logging.WARNING, "headrace"):
+    with caplog.at_level(logging.INFO, "headrace"):
         script.run()
     assert script.errors == [None, "no route", "no route", None]
-    assert [record.getMessage() for record in caplog.records] == ['source "s": no route']
+    assert [record.getMessage() for record in caplog.records] == ['source "s": no route', 'source "s": goes on']
 
 
 def test_a_cancelled_job_is_not_a_failure():

@@ -236,7 +236,7 @@ class LogStream(LogFeed):
         try:
             with session.errors():
                 begin_dump(session, place, self._server_id)
-                self.error = None
+                self._connected()
                 self._read(session, place, skip)
         finally:
             self._session = None

@@ -73,7 +73,7 @@ class LogStream(LogFeed):
                     start_lsn=format_lsn(start),
                     options={"proto_version": "1", "publication_names": f'"{self._publication}"'},
                 )
-                self.error = None
+                self._connected()
                 self._read(cursor, start, skip)
         finally:
             connection.close()

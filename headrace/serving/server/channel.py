@@ -28,6 +28,11 @@ _CLOSED_BY_CLIENT = (7, 8)
 """States of TCP: reset, and closed by the other side"""
 
 
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+"""A client of which nothing has come for so many seconds is asked whether it is there, every so many seconds, so often;
+then it is given up. Systems would wait two hours first, and a laptop that was closed keep its session until then."""
+
+
 class Gone(Exception):
     """The client is not there any more, or takes nothing."""
 
@@ -41,7 +46,7 @@ class Channel:
         self._reader = MessageReader()
         self._out = bytearray()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a laptop that was closed is noticed some time
+        _keep_alive(sock)
         self._closing, self._closed = threading.Lock(), False
         self._told_to_stop, self._tell_to_stop = os.pipe()
         self._poll = select.poll()
@@ -197,3 +202,10 @@ class Channel:
             self._closed = True
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:  # not all systems have all of them
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -13,7 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import pyarrow as pa
+
+from headrace.catalog import Relation
 from headrace.engine.engine import Engine
+from headrace.engine.news import asking
 from headrace.errors import HeadraceError, QueryCancelled
 from headrace.serving.result import Result
 from headrace.serving.server.budget import too_much_held, tree_bytes
@@ -24,6 +28,7 @@ from headrace.serving.server.parameters import without_positions
 from headrace.serving.server.portal import Portal
 from headrace.serving.server.prepared import Bound, PreparedStatements
 from headrace.serving.server.startup import Greeting
+from headrace.serving.server.timings import Timings
 from headrace.serving.session import Session
 from headrace.serving.transaction import FAILED, IDLE
 from headrace.serving.wire import reader, writer
@@ -63,7 +68,9 @@ class InternalError(HeadraceError):
 
 
 class Connection:
-    def __init__(self, channel: Channel, engine: Engine, greeting: Greeting, *, process: int, secret: int):
+    def __init__(
+        self, channel: Channel, engine: Engine, greeting: Greeting, *, process: int, secret: int, timings: Timings
+    ):
         self.process, self.secret = process, secret
         self.user = greeting.user
         self._channel = channel
@@ -72,7 +79,8 @@ class Connection:
         self._session = Session(engine, on_notice=self._notice_now, while_waiting=self._refuse_if_nobody_waits)
         self._session.user, self._session.process = greeting.user, process
         self._prepared = PreparedStatements(self._session, keep=partial(channel.hold, what="prepared"))
-        self._group = InsertGroup(self._session.write_rows, channel.send)
+        self._timings = timings
+        self._group = InsertGroup(self._write_group, channel.send)
         self._prepared.before_running = self._group.settle
         self._skipping = False
         """After an error, up to the next Sync"""
@@ -132,6 +140,7 @@ class Connection:
             self._session.close()
 
     def _serve(self) -> None:
+        asking.set(f"session {self.process}")
         self._session.own_thread()
         for name, value in self._greeting.settings.items():
             self._session.start_with(name, value)
@@ -284,7 +293,8 @@ class Connection:
         for statement in statements:
             self._session.refuse_if_cancelled()
             self.statements += 1
-            self._answer(statement)
+            with self._timings.one():
+                self._answer(statement)
 
     def _answer(self, statement: ast.Statement) -> None:
         if isinstance(statement, ast.Execute):
@@ -349,8 +359,11 @@ class Connection:
         if portal is None and bound.statement is None:
             self._channel.send(writer.EMPTY_QUERY)
             return
-        if portal is None:
-            self.statements += 1
+        if portal is not None:
+            self._send_portal(portal, limit)
+            return
+        self.statements += 1
+        with self._timings.one():
             if self._for_the_connection(bound.statement, formats=bound.formats):
                 bound.ran = True
                 return
@@ -358,12 +371,18 @@ class Connection:
             with bound.positions():
                 result = self._session.perform(bound.statement)
             self._notice(result)
-            portal = self._prepared.open(bound, result)
+            self._send_portal(self._prepared.open(bound, result), limit)
+
+    def _send_portal(self, portal: Portal, limit: int | None) -> None:
         rows = self._send_rows(portal, limit)
         if portal.done or limit is None:
             self._channel.send(writer.command_complete(portal.tag(rows)))
         else:
             self._channel.send(writer.PORTAL_SUSPENDED)
+
+    def _write_group(self, relation: Relation, rows: pa.Table) -> None:
+        with self._timings.one():
+            self._session.write_rows(relation, rows)
 
     def _collected(self, bound: Bound) -> bool:
         """Whether the INSERT will be written with others of its pipeline."""

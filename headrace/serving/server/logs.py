@@ -49,11 +49,11 @@ class _Formatter(logging.Formatter):
         self.format = write
 
 
-def write_logs(form: str) -> None:
+def write_logs(form: str, level: str = "info") -> None:
     """From now on Headrace's log goes to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(format_json if form == "json" else format_text))
     log = logging.getLogger("headrace")
     log.handlers[:] = [handler]
-    log.setLevel(logging.INFO)
+    log.setLevel(level.upper())
     log.propagate = False

@@ -1,13 +1,14 @@
-"""Figures in Prometheus' text format. All of them are in memory already: asking costs no Spark job."""
+"""Figures in Prometheus' text format. Asking costs no Spark job: they are in memory, or the system or Java has them."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.engine.engine import Engine
+from headrace.engine.spark import java_has_ended, java_heap, java_process_id
 from headrace.serving.server.server import Server
 
 _QUANTILES = (0.5, 0.95, 0.99)
@@ -30,6 +31,11 @@ def metrics(engine: Engine, server: Server) -> str:
     def one(name: str, kind: str, text: str, value: float | None) -> None:
         add(name, kind, text, [({}, value)])
 
+    def summary(name: str, text: str, recent: Sequence[float], seconds: float, count: int) -> None:
+        last = sorted(recent)
+        add(name, "summary", text, [({"quantile": q}, last[int(q * (len(last) - 1))]) for q in _QUANTILES if last])
+        lines.extend((f"headrace_{name}_sum {seconds:.6f}", f"headrace_{name}_count {count}"))
+
     one("epochs_total", "counter", "Epochs since the start.", status["epochs"])
     one("epochs_failed_total", "counter", "Statements that failed in an epoch.", status["failed_epochs"])
     one("epoch", "gauge", "The newest committed epoch.", status["epoch"])
@@ -39,11 +45,12 @@ def metrics(engine: Engine, server: Server) -> str:
         round(status["lag"], 3),
     )  # fmt: skip
     one("queue_rows", "gauge", "Rows that wait for an epoch.", status["queued_rows"])
-    recent = sorted(status["recent_epoch_ms"])
-    add(
-        "epoch_seconds", "gauge", "How long the last epochs took, by quantile.",
-        [({"quantile": q}, recent[min(len(recent) - 1, int(q * len(recent)))] / 1000) for q in _QUANTILES if recent],
+    summary(
+        "epoch_seconds", "How long epochs took; quantiles are of the last 600.",
+        [each / 1000 for each in status["recent_epoch_ms"]], status["epoch_seconds"], status["epochs"],
     )  # fmt: skip
+    one("commits_total", "counter", "Versions of the warehouse that were committed.", status["commits"])
+    one("rows_written_total", "counter", "Rows that statements inserted, updated and deleted.", status["rows_written"])
     for field, text in (("rows", "Rows of a relation."), ("bytes", "Stored bytes."), ("runs", "Runs of its state.")):
         add(
             f"relation_{field}", "gauge", text,
@@ -58,6 +65,9 @@ def metrics(engine: Engine, server: Server) -> str:
         status["answered_without_spark"],
     )  # fmt: skip
     one("compactions_total", "counter", "Merges of runs since the start.", status["compactions"])
+    one("compaction_seconds_total", "counter", "How long they took.", round(status["compaction_seconds"], 3))
+    one("compaction_bytes_total", "counter", "Stored bytes that they read.", status["compaction_bytes"])
+    one("compaction_running", "gauge", "Relations whose runs are being merged.", status["compacting"])
     one("jobs", "gauge", "Relations that are being filled.", len(jobs))
     for field, text in (
         ("rows_read", "Existing rows that a job has read."),
@@ -90,9 +100,21 @@ def metrics(engine: Engine, server: Server) -> str:
     one("sessions", "gauge", "Clients that are connected.", server.sessions)
     one("sessions_busy", "gauge", "Clients whose statement is running.", server.busy_sessions)
     one("statements_total", "counter", "Statements of clients.", server.statements)
+    timings = server.timings
+    summary(
+        "statement_seconds",
+        "How long statements took, until their last row was sent; what is written together of a pipeline counts once."
+        " Quantiles are of the last 600.",
+        list(timings.recent), timings.seconds, timings.count,
+    )  # fmt: skip
     one("connections_total", "counter", "Connections that were accepted.", server.accepted)
     one("connections_refused_total", "counter", "Connections that were refused.", server.refused)
-    one("resident_bytes", "gauge", "Memory of this process, without Spark's.", _resident_bytes())
+    one("resident_bytes", "gauge", "Memory of this process, without Spark's.", _resident_bytes("self"))
+    java = java_process_id()
+    one("java_resident_bytes", "gauge", "Memory of Spark's Java process.", java and _resident_bytes(java))
+    used, most = (None, None) if java_has_ended() else java_heap(engine.spark)
+    one("java_heap_used_bytes", "gauge", "Its heap in use, and what can be collected of it.", used)
+    one("java_heap_max_bytes", "gauge", "What its heap may grow to.", most)
     return "\n".join(lines) + "\n"
 
 
@@ -114,9 +136,9 @@ def _age(committed_at: int) -> float:
     return time.time() - committed_at / 1e6
 
 
-def _resident_bytes() -> int | None:
+def _resident_bytes(process: int | str) -> int | None:
     try:
-        with open("/proc/self/statm", encoding="ascii") as statm:
+        with open(f"/proc/{process}/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None  # not Linux

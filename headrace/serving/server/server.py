@@ -20,6 +20,7 @@ from headrace.serving.server.budget import Budget
 from headrace.serving.server.channel import Channel, Gone
 from headrace.serving.server.connection import Connection, ShuttingDown
 from headrace.serving.server.startup import Access, greet
+from headrace.serving.server.timings import Timings
 from headrace.serving.wire import reader, writer
 
 log = logging.getLogger("headrace.server")
@@ -63,6 +64,8 @@ class Server:
         self._threads: set[threading.Thread] = set()
         self._processes = itertools.count(1)
         self._budget = Budget()
+        self.timings = Timings()
+        """Of statements"""
         self._stopping = False
         self.accepted = 0
         self.refused = 0
@@ -160,7 +163,8 @@ class Server:
                 raise TooManySessions("too many sessions", hint=f"the server takes {self._limit}; see --sessions")
             # The numbers start again after 2³¹, long after the first have gone.
             process = next(self._processes) & 0x7FFFFFFF
-            connection = Connection(channel, self._engine, greeting, process=process, secret=secrets.randbits(32))
+            numbers = {"process": process, "secret": secrets.randbits(32)}
+            connection = Connection(channel, self._engine, greeting, timings=self.timings, **numbers)
             self._connections[process] = connection
             self._greeting.pop(channel, None)  # not earlier: who is refused takes its place until it has heard why
         threading.current_thread().name = f"headrace-client-{process}"
