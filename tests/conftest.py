@@ -6,6 +6,7 @@ Tests in ``tests/unit``, ``tests/backfill`` and ``tests/sources`` never start a 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,10 @@ FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 if FRUGAL not in os.environ.get("SPARK_SUBMIT_OPTS", ""):
     os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {FRUGAL}".strip()
 
+# Of everything random that hypothesis does not draw. Workers inherit it, so one line says what to ask for to have the
+# same again; it is drawn into while tests run, because all workers must collect the same ones.
+DRAWN = os.environ.setdefault("HEADRACE_DRAWN", str(random.SystemRandom().randrange(1_000_000)))
+
 HERE = Path(__file__).parent
 WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE / "sources", HERE.parent / "headrace")
 
@@ -41,6 +46,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     yield
     for item in items:
         _tell_the_group(item)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"HEADRACE_SEED={os.environ.get('HEADRACE_SEED') or DRAWN} draws the same again")
 
 
 def _tell_the_group(item: pytest.Item) -> None:

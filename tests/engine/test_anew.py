@@ -1,5 +1,6 @@
 """Relations that follow what changed in one epoch, and are computed anew in the next: both ways in turn on the same
-view, through crashes, in parts, rescaled, and on each other, and after each statement it is what SQLite says.
+view, as drawn in every run, through crashes, in parts, rescaled, and on each other, and after each statement it is what
+SQLite says.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace.engine import builds, choice, stored_rows
-from tests.engine.test_incremental import ABOVE, THOROUGH, VIEWS, Run
+from tests.engine.test_incremental import ABOVE, VIEWS, Run
+from tests.support.four_ways import THOROUGH, drawn_seed
 
 FAMILIES = {
     "sums": ["grouped", "joined_groups", "self_groups", "distinct_counts", "groups_of_groups", "total"],
@@ -35,7 +37,7 @@ class Turns:
 
 @pytest.fixture
 def turns(monkeypatch) -> Turns:
-    found = Turns(7)
+    found = Turns(drawn_seed())
     monkeypatch.setattr(choice, "is_cheaper_anew", found)
     monkeypatch.setattr(builds, "PART_ROWS", 10)
     return found
@@ -49,7 +51,7 @@ def run(spark, warehouse, request, turns) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("run", range(1, 7) if THOROUGH else (1,), ids=lambda seed: f"seed{seed}", indirect=True)
+@pytest.mark.parametrize("run", range(6 if THOROUGH else 1), ids=lambda turn: f"turn{turn}", indirect=True)
 def test_both_ways_give_the_same(run, turns, family, monkeypatch):
     names = FAMILIES[family]
     for name in names[::2]:

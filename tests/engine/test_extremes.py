@@ -8,6 +8,7 @@ import pytest
 
 from headrace.engine import builds, stored_rows
 from headrace.engine.keyed import KeyedRelations
+from tests.support.four_ways import drawn_seed
 
 COLUMNS = "id INT PRIMARY KEY, k INT, x INT, s VARCHAR, d DOUBLE PRECISION, at TIMESTAMP"
 VIEWS = {
@@ -100,7 +101,9 @@ def test_of_rows_that_only_come_nothing_is_kept(db):
 def test_any_history(open_database, monkeypatch, few):
     """With updates that move rows between groups and deletes of all, through a crash; also where changes are many."""
     monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
-    chance = random.Random(few)
+    seed = drawn_seed()
+    print(f"HEADRACE_SEED={seed}")
+    chance = random.Random(seed)
     db = open_database()
     db.sql(f"CREATE TABLE t ({COLUMNS})")
     db.sql(f"CREATE TABLE log ({COLUMNS}) APPEND ONLY")

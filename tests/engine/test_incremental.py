@@ -1,14 +1,14 @@
 """Views with joins, aggregates and the like against SQLite: random statements, and after each of them every view is
 what its query says of the tables, in the manifest that was committed.
 
-Views are created before there are rows, between writes, and while others write, in parts, and rescaled meanwhile; the
-engine is abandoned as if it had crashed, and opened again. A failure names its seed: ``pytest -k seed7`` replays it,
-and ``HYPOTHESIS_PROFILE=thorough`` tries more of them, with all views at once.
+Which views there are, and what happens to them, is drawn anew in every run. They are created before there are rows,
+between writes, and while others write, in parts, and rescaled meanwhile; the engine is abandoned as if it had crashed,
+and opened again. A failure names its seed: ``HEADRACE_SEED=7`` draws the same again.
+``HYPOTHESIS_PROFILE=thorough`` has more runs, with all views at once, and ``HEADRACE_QUERIES=100`` more random queries.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 from collections import Counter
@@ -18,7 +18,8 @@ import pytest
 
 import headrace
 from headrace.engine import builds
-from tests.support.random_queries import Queries
+from tests.support.four_ways import THOROUGH, drawn_seed
+from tests.support.random_queries import Queries, how_many
 from tests.support.stored import stored
 
 TABLES = {
@@ -74,10 +75,13 @@ ABOVE = {
 }
 STOOD_ON = ["grouped", "inner_join"]
 
-THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-SEEDS = range(1, 13) if THOROUGH else (1,)
-RANDOM_SEEDS = range(101, 121) if THOROUGH else (101,)
-RANDOM_VIEWS = 10 if THOROUGH else 4
+TURNS = range(12 if THOROUGH else 1)
+"""Runs of one test, each with the seed after that of the one before"""
+
+VIEWS_OF_RUN = 10 if THOROUGH else 4
+RANDOM_VIEWS = how_many(VIEWS_OF_RUN * len(TURNS))
+RANDOM_TURNS = range(0, RANDOM_VIEWS, VIEWS_OF_RUN)
+"""Runs with random queries, by their first one"""
 VIEWS_AT_ONCE = len(VIEWS) - len(STOOD_ON) if THOROUGH else 8
 
 
@@ -96,8 +100,10 @@ class Model:
 
 
 class Run:
-    def __init__(self, spark, warehouse: str, seed: int):
-        self.random, self.model = random.Random(seed), Model()
+    def __init__(self, spark, warehouse: str, turn: int):
+        self.seed = drawn_seed() + turn
+        print(f"HEADRACE_SEED={self.seed}")
+        self.random, self.model = random.Random(self.seed), Model()
         self._spark, self._warehouse = spark, warehouse
         self.open()
         self.queries: dict[str, str] = {}
@@ -149,7 +155,8 @@ class Run:
         engine = self.database.engine
         for name, query in self.queries.items():
             if not engine.committed.catalog.get(name).creating:
-                assert stored(engine, name) == self.model.rows(f"{query} "), f"{name} at epoch {engine.committed.epoch}"
+                said = f"{name} at epoch {engine.committed.epoch}, HEADRACE_SEED={self.seed}"
+                assert stored(engine, name) == self.model.rows(f"{query} "), said
 
 
 @pytest.fixture
@@ -160,7 +167,7 @@ def run(spark, warehouse, request, monkeypatch) -> Iterator[Run]:
     found.database.close()
 
 
-@pytest.mark.parametrize("run", SEEDS, ids=lambda seed: f"seed{seed}", indirect=True)
+@pytest.mark.parametrize("run", TURNS, ids=lambda turn: f"turn{turn}", indirect=True)
 def test_views_are_their_queries_after_every_statement(run):
     names = run.random.sample([name for name in VIEWS if name not in STOOD_ON], VIEWS_AT_ONCE) + STOOD_ON
     run.random.shuffle(names)
@@ -195,12 +202,13 @@ def test_views_are_their_queries_after_every_statement(run):
         assert said.startswith("equal"), name
 
 
-@pytest.mark.parametrize("run", RANDOM_SEEDS, ids=lambda seed: f"seed{seed}", indirect=True)
-def test_random_queries_are_what_sqlite_says(run):
+@pytest.mark.parametrize("run", RANDOM_TURNS, ids=lambda turn: f"from{turn}", indirect=True)
+def test_random_queries_are_what_sqlite_says(run, request):
+    turn = request.node.callspec.params["run"]
     queries = Queries(run.random)
     for _ in range(3):
         run.write()
-    for number in range(RANDOM_VIEWS):
+    for number in range(min(VIEWS_OF_RUN, RANDOM_VIEWS - turn)):
         query = queries.query()
         print(f"q{number}: {query}")  # shown if it fails
         run.create(f"q{number}", query, wait=number % 2 == 0)

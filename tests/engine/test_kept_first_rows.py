@@ -8,6 +8,7 @@ import pytest
 
 from headrace.engine import stored_rows
 from headrace.engine.stored_rows import StoredRows
+from tests.support.four_ways import drawn_seed
 
 NUMBERED = "SELECT id, k, x, s, row_number() OVER (PARTITION BY k ORDER BY x DESC NULLS LAST, id) AS n FROM {}"
 VIEWS = {
@@ -81,7 +82,9 @@ def test_what_is_said_about_it(db):
 def test_any_history(open_database, monkeypatch, few):
     """With updates that move rows between groups and deletes of all, through a crash; also where changes are many."""
     monkeypatch.setattr(stored_rows, "FEW_KEYS", few)
-    chance = random.Random(few)
+    seed = drawn_seed()
+    print(f"HEADRACE_SEED={seed}")
+    chance = random.Random(seed)
     db = open_database()
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, k INT, x INT, s VARCHAR)")
     db.sql("CREATE TABLE g (k INT PRIMARY KEY, name VARCHAR)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 import headrace
 from headrace.engine import choice, stored_rows
 from headrace.errors import Unsupported
+from tests.support.four_ways import drawn_seed
 from tests.support.stored import stored
 from tests.support.waiting import eventually
 
@@ -52,8 +52,8 @@ def test_rows_meet_what_is_there_when_they_come(spark, warehouse, monkeypatch, w
         monkeypatch.setattr(stored_rows, "FEW_KEYS", 1)
     if way == "anew":  # which the join itself never is
         monkeypatch.setattr(choice, "is_cheaper_anew", lambda followed, anew: True)
-    seed = int(os.environ.get("HEADRACE_SEED", "20261116"))
-    print(f"seed {seed}")
+    seed = drawn_seed()
+    print(f"HEADRACE_SEED={seed}")
     chance, model, ids = random.Random(seed), Model(), iter(range(1_000_000))
     db = headrace.connect(warehouse, spark=spark, parameters=PROMPT)
     db.sql(ORDERS)
@@ -77,7 +77,7 @@ def test_rows_meet_what_is_there_when_they_come(spark, warehouse, monkeypatch, w
             for id, each in new:
                 model.order(id, each)
         for name, rows in model.rows.items():
-            assert of(db, name) == sorted(rows, key=repr), (name, seed)
+            assert of(db, name) == sorted(rows, key=repr), f"{name}, HEADRACE_SEED={seed}"
     joined = dict(model.rows["inner"])
     counts: dict[int | None, int] = {}
     for id, _ in model.rows["outer"]:

@@ -5,10 +5,16 @@ t (id, k, x, s)    u (id, y, n)    w (a, b), without a primary key
 
 from __future__ import annotations
 
+import os
 import random
 
 TABLES = {"t": ("id", "k", "x", "s"), "u": ("id", "y", "n"), "w": ("a", "b")}
 NUMBERS = {"t": ("id", "k", "x"), "u": ("id", "y", "n"), "w": ("a", "b")}
+
+
+def how_many(usual: int) -> int:
+    """How many queries a test draws: ``HEADRACE_QUERIES=1000`` looks further than a run of all tests does."""
+    return int(os.environ.get("HEADRACE_QUERIES") or usual)
 
 
 def random_rows(chance: random.Random, table: str, count: int) -> list[tuple]:
