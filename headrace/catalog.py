@@ -338,6 +338,14 @@ class Catalog:
             return relation
         return next((each for each in self.dependents(relation.id) if each.kind == MATERIALIZED_VIEW), relation)
 
+    def users(self, relation: Relation) -> list[Relation]:
+        """The views whose pieces an internal table is one of; not those that stand on such a view."""
+        above = [each for each in self if relation.id in each.depends_on]
+        found = {each.id: each for each in above if each.kind != INTERNAL}
+        for each in above:
+            found |= {user.id: user for user in self.users(each)} if each.kind == INTERNAL else {}
+        return list(found.values())
+
     def drop(self, relation: Relation, *, cascade: bool = False) -> tuple[Catalog, list[Relation]]:
         """The catalog without it, and all that went. Indexes go with their relation; views only if asked."""
         dependents = self.dependents(relation.id)

@@ -33,6 +33,7 @@ from headrace.engine.following import without
 from headrace.engine.inserts import expression_sql, in_its_zone
 from headrace.engine.jobs import job_options, scan_fields
 from headrace.engine.plans import describe_view, plan_of, query_frame, refuse_unfinished_relation, source_scans
+from headrace.engine.stored_rows import READ_WHOLE
 from headrace.engine.views import NewView, add_view, new_view
 from headrace.errors import InvalidDefinition, InvalidParameterValue, Unsupported, WrongObjectKind
 from headrace.notices import exists_already
@@ -239,7 +240,9 @@ class Definitions:
 
         if view is None or view.relation.maintained is None:
             return explain(key, catalog, filled)
-        return explain_pieces(view.relation, catalog, lambda each: plan_of(each, catalog), filled)
+        text = explain_pieces(view.relation, catalog, lambda each: plan_of(each, catalog), filled)
+        by_key = any(each.operator and not each.operator.recomputes for each in (*view.made, view.relation))
+        return f"{text}\n{READ_WHOLE}" if by_key else text
 
     # --- DROP, ALTER, COMMENT ----------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ LOOKUP_ROWS = 1 << 22
 """Stored rows that may be read to find those of the touched keys in one relation: a thousand keys anywhere in a large
 one are in about as many row groups."""
 
+READ_WHOLE = f"more than {FEW_KEYS} touched keys, or {LOOKUP_ROWS} stored rows of them: the inputs are read whole"
+"""For EXPLAIN"""
+
 
 class StoredRows:
     def __init__(

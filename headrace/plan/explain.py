@@ -7,6 +7,7 @@ StreamTableScan { table: t, columns: [a], incremental: linear }
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
@@ -20,11 +21,18 @@ from headrace.types import quote_sql
 
 _Filled = Callable[[Scan], Mapping[str, str]]
 
+_Carried = tuple[tuple[KeyColumn, ...], tuple[str, ...]]
+"""What tells an operator's rows apart, and by which columns they are distributed."""
+
+BUILD = {"stream_scan_type": "Build"}
+"""How what is looked up comes into a relation that is new: a query over all that there is, in parts."""
+
 
 def explain(plan: StreamKey | Node, catalog: Catalog, filled: _Filled = lambda scan: {}) -> str:
     """A view's plan, with StreamMaterialize on top if its key is given; ``filled`` has more to say of each scan."""
     if isinstance(plan, StreamKey):
-        return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, filled, "", "└─")])
+        carried = (plan.pk, plan.distribution)
+        return "\n".join([_materialize(plan), *_lines(plan.plan, catalog, filled, "", "└─", carried)])
     return "\n".join(_lines(plan, catalog, filled, "", ""))
 
 
@@ -36,8 +44,7 @@ def explain_pieces(
     top = _line(
         "StreamMaterialize",
         columns=_list(columns),
-        stream_key=_list(map(_key, view.pk)),
-        dist=_hash(view.distribution),
+        **_told((view.pk, view.distribution)),
         incremental=_rule(view, catalog),
     )
     catalog = Catalog(catalog.relations | {view.id: view}, catalog.next_id)
@@ -85,7 +92,7 @@ def _piece(
     below = indent + {"├─": "│ ", "└─": "  "}[branch]
     if relation.operator is None:
         plan = plan_of(relation)
-        lines = _lines(plan, catalog, filled, indent, branch)
+        lines = _lines(plan, catalog, filled, indent, branch, (relation.pk, relation.distribution))
         ids = [each.relation_id for each in plan.walk() if isinstance(each, Scan)]
         inner = [catalog.relations[id] for id in dict.fromkeys(ids) if catalog.relations[id].kind == INTERNAL]
         for number, each in enumerate(inner, 1):
@@ -112,7 +119,7 @@ def _piece(
             name = "StreamLookup" if by_key else "StreamChanges" if operator.adds else "StreamRead"
             by = {"by": name_list(columns)} if columns else {}
             pk = {"pk": _list(map(_key, each.pk)), "dist": _hash(each.distribution)}
-            lines.append(below + mark + _line(name, table=quote_sql(each.name), **by, **pk))
+            lines.append(below + mark + _line(name, table=quote_sql(each.name), **by, **pk, **BUILD))
     return lines
 
 
@@ -129,8 +136,7 @@ def _stored(
     line = _line(
         "StreamInternalTable",
         table=quote_sql(relation.name),
-        pk=_list(map(_key, relation.pk)),
-        dist=_hash(relation.distribution),
+        **_told((relation.pk, relation.distribution)),
         **({} if until is None else {"keeps": f"what has not closed by {quote_sql(until[0])}"}),
         incremental=_rule(relation, catalog),
     )
@@ -143,33 +149,61 @@ def _materialize(key: StreamKey) -> str:
     return _line(
         "StreamMaterialize",
         columns=_list(columns),
-        stream_key=_list(map(_key, key.pk)),
-        dist=_hash(key.distribution),
+        **_told((key.pk, key.distribution)),
     )
 
 
-def _lines(node: Node, catalog: Catalog, filled: _Filled, indent: str, branch: str) -> list[str]:
+def _lines(
+    node: Node, catalog: Catalog, filled: _Filled, indent: str, branch: str, carried: _Carried | None = None
+) -> list[str]:
     """The node and what is below it; branch is the line that leads to the node."""
-    lines = [indent + branch + _describe(node, catalog, filled)]
+    lines = [indent + branch + _describe(node, catalog, filled, carried or _carried(node, catalog))]
     below = indent + {"": "", "├─": "│ ", "└─": "  "}[branch]
     for number, each in enumerate(node.inputs, 1):
         lines += _lines(each, catalog, filled, below, "└─" if number == len(node.inputs) else "├─")
     return lines
 
 
-def _describe(node: Node, catalog: Catalog, filled: _Filled) -> str:
+def _describe(node: Node, catalog: Catalog, filled: _Filled, carried: _Carried | None) -> str:
     if isinstance(node, Scan):
         fields = {"table": quote_sql(node.relation), "columns": name_list(node.columns)}
         relation = catalog.relations.get(node.relation_id)
         if relation is not None:
             fields |= {"pk": _list(map(_key, relation.pk)), "dist": _hash(relation.distribution)}
         return _line("StreamTableScan", **fields, **filled(node))
+    # What maps changes row by row keeps nothing.
+    told = {} if carried is None else _told(carried) | {"state": "none"}
     if isinstance(node, Filter):
-        return _line("StreamFilter", predicate=sql(node.condition))
+        return _line("StreamFilter", predicate=sql(node.condition), **told)
     if isinstance(node, Project):
-        return _line("StreamProject", exprs=_list(_item(name, each) for name, each in node.columns))
+        return _line("StreamProject", exprs=_list(_item(name, each) for name, each in node.columns), **told)
     assert isinstance(node, UnionAll)
-    return _line("StreamUnion", all="true")
+    return _line("StreamUnion", all="true", **told)
+
+
+def _carried(node: Node, catalog: Catalog) -> _Carried | None:
+    """The upstream relation's key under the names that a chain has for its columns; None: it does not have all."""
+    if isinstance(node, Scan):
+        relation = catalog.relations.get(node.relation_id)
+        names = () if relation is None else (*(key.name for key in relation.pk), *relation.distribution)
+        whole = relation is not None and set(names) <= set(node.columns)
+        return (relation.pk, relation.distribution) if whole else None
+    if isinstance(node, Filter):
+        return _carried(node.input, catalog)
+    below = _carried(node.input, catalog) if isinstance(node, Project) else None
+    if below is None:
+        return None
+    shown = {each.name: name for name, each in node.columns if isinstance(each, exp.Column)}
+    pk, distribution = below
+    if not {*(key.name for key in pk), *distribution} <= shown.keys():
+        return None
+    renamed = tuple(dataclasses.replace(key, name=shown[key.name]) for key in pk)
+    return renamed, tuple(shown[name] for name in distribution)
+
+
+def _told(carried: _Carried) -> dict[str, str]:
+    pk, distribution = carried
+    return {"stream_key": _list(map(_key, pk)), "dist": _hash(distribution)}
 
 
 def _line(operator: str, **fields: str) -> str:

@@ -47,14 +47,25 @@ def _show(statement: ast.Show, engine: Engine, setting: Setting) -> Shown:
         return _sources(engine, _like(statement.like))
     if statement.what == "watermarks":
         return _watermarks(engine, _like(statement.like))
-    kind = {
-        "tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX,
-        "internal tables": INTERNAL,
-    }[statement.what]  # fmt: skip
+    if statement.what == "internal tables":
+        return _internal_tables(engine, _like(statement.like))
+    kind = {"tables": TABLE, "views": VIEW, "materialized views": MATERIALIZED_VIEW, "indexes": INDEX}[statement.what]
     matches = _like(statement.like)
     known = (each.name for each in engine.committed.catalog.of_kind(kind) if not each.temporary)
     names = sorted(filter(matches, known))
     return [("Name", TEXT)], [(name,) for name in names]
+
+
+def _internal_tables(engine: Engine, matches: Callable[[str], bool]) -> Shown:
+    state = engine.committed
+    columns = [("Name", TEXT), ("Rows", BIGINT), ("Bytes", BIGINT), ("Used By", TEXT)]
+    rows = []
+    for each in sorted(state.catalog.of_kind(INTERNAL), key=lambda each: each.name):
+        if matches(each.name):
+            runs = state.runs.get(each.id, ())
+            views = ", ".join(sorted(quote_sql(view.name) for view in state.catalog.users(each)))
+            rows.append((each.name, sum(run.live_rows for run in runs), sum(run.bytes for run in runs), views))
+    return columns, rows
 
 
 def _watermarks(engine: Engine, matches: Callable[[str], bool]) -> Shown:

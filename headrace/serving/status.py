@@ -36,8 +36,7 @@ def read_status(warehouse: str) -> dict[str, Any]:
             {
                 "name": relation.name,
                 "kind": relation.kind,
-                # Every retraction takes away a row that a run holds, so counting needs no reading.
-                "rows": sum(run.rows - 2 * run.retractions for run in runs) if relation.stored else None,
+                "rows": sum(run.live_rows for run in runs) if relation.stored else None,
                 "runs": len(runs) if relation.stored else None,
                 "bytes": sum(run.bytes for run in runs) if relation.stored else None,
             }

@@ -57,7 +57,7 @@ def plan(text: str, catalog: Catalog, names=None) -> Node:
 def shape(text: str, catalog: Catalog) -> list[str]:
     """One line per operator, without what the plan's text says about tables."""
     lines = explain(plan(text, catalog), catalog).splitlines()
-    return [line.split(", incremental")[0].split(", columns")[0] for line in lines]
+    return [line.split(", incremental")[0].split(", columns")[0].split(", stream_key")[0] for line in lines]
 
 
 def test_projection_and_filter(catalog):

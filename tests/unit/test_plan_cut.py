@@ -342,8 +342,12 @@ def test_explain(catalog):
         ("StreamTableScan", "linear"),
         ("StreamLookup", "linear"),
     ]
-    assert "StreamLookup { table: u, by: [id], pk: [id], dist: hash(id), incremental: linear }" in text
+    scanned = "pk: [id], dist: hash(id), stream_scan_type: Build"
+    assert f"StreamLookup {{ table: u, by: [id], {scanned}, incremental: linear }}" in text
     arranged, joined, of_joined = (each.name for each in arrangements.made)
+    stored = "stream_key: [k, _hr_key_0], dist: hash(k)"
+    assert f"StreamInternalTable {{ table: {arranged}, {stored}, incremental: linear }}" in text
+    assert f"StreamProject {{ exprs: [k, s, id as _hr_key_0], {stored}, state: none, incremental: linear }}" in text
     anew = "large changes: computed anew, incremental"
     assert f"StreamAggregate {{ key: [s], dist: hash(s), state: [v, {of_joined}], {anew}" in text
     state = f"state: [{joined}, {arranged}, u], {anew}"

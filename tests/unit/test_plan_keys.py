@@ -160,14 +160,18 @@ def test_explain(catalog):
         [
             'StreamMaterialize { columns: [item, "K", _hr_branch(hidden), _hr_key_0(hidden), _hr_key_1(hidden)], '
             "stream_key: [_hr_branch, _hr_key_0, _hr_key_1], dist: hash(_hr_key_0, _hr_key_1), incremental: linear }",
-            "└─StreamUnion { all: true, incremental: linear }",
+            "└─StreamUnion { all: true, stream_key: [_hr_branch, _hr_key_0, _hr_key_1], "
+            "dist: hash(_hr_key_0, _hr_key_1), state: none, incremental: linear }",
             '  ├─StreamProject { exprs: [item, id as "K", CAST(0 AS SMALLINT) as _hr_branch, id as _hr_key_0, '
-            "CAST(NULL AS BIGINT) as _hr_key_1], incremental: linear }",
-            "  │ └─StreamFilter { predicate: item <> 'x', incremental: linear }",
+            "CAST(NULL AS BIGINT) as _hr_key_1], stream_key: [_hr_key_0], dist: hash(_hr_key_0), state: none, "
+            "incremental: linear }",
+            "  │ └─StreamFilter { predicate: item <> 'x', stream_key: [id], dist: hash(id), state: none, "
+            "incremental: linear }",
             "  │   └─StreamTableScan { table: orders, columns: [id, item], pk: [id], dist: hash(id), "
             "incremental: linear }",
             '  └─StreamProject { exprs: [line as item, 1 as "K", CAST(1 AS SMALLINT) as _hr_branch, '
-            "CAST(NULL AS INT) as _hr_key_0, _row_id as _hr_key_1], incremental: linear }",
+            "CAST(NULL AS INT) as _hr_key_0, _row_id as _hr_key_1], stream_key: [_hr_key_1], dist: hash(_hr_key_1), "
+            "state: none, incremental: linear }",
             "    └─StreamTableScan { table: log, columns: [line, _row_id], pk: [_row_id], dist: hash(_row_id), "
             "incremental: linear }",
         ]

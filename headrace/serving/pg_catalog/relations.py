@@ -83,7 +83,7 @@ class Context:
         return sum(run.bytes for run in self.state.runs.get(relation.id, ()))
 
     def live_rows(self, relation: Relation) -> int:
-        return sum(run.rows - 2 * run.retractions for run in self.state.runs.get(relation.id, ()))
+        return sum(run.live_rows for run in self.state.runs.get(relation.id, ()))
 
 
 Rows = Callable[[Context], Iterable[tuple]]
