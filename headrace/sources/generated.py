@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,16 +62,16 @@ class GeneratedFeed(Feed):
         return {split: self.reader.extent(split, now) for split in range(self.reader.splits)}
 
 
-def connector(check: Callable[[Definition], None], of: Callable[[Definition, float], Generator]) -> Connector:
-    """``of`` makes the generator of a source that was created at a time."""
+def connector(check: Callable[[Definition], None], of: Callable[..., Generator], **known: Any) -> Connector:
+    """``of`` makes the generator of a source that was created at a time. What else it is told is remembered of each
+    source, so that one that was created when it was told something else keeps its rows."""
 
     def resolve(definition: Definition, outside: Outside) -> Resolved:
-        created_at = time.time()
-        splits = of(definition, created_at).splits
-        return Resolved(starts=dict.fromkeys(range(splits), 0), known={"created_at": created_at})
+        found = {"created_at": time.time()} | known
+        return Resolved(starts=dict.fromkeys(range(of(definition, **found).splits), 0), known=found)
 
     def feed(definition: Definition, resolved: Resolved, outside: Outside) -> Feed:
-        return GeneratedFeed(definition=definition, reader=of(definition, resolved.known["created_at"]))
+        return GeneratedFeed(definition=definition, reader=of(definition, **resolved.known))
 
     return Connector(check=check, resolve=resolve, feed=feed)
 
