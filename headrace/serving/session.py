@@ -164,7 +164,8 @@ class Session:
             return known
         frame, types = self._frame(asked)
         return Result.of_frame(
-            frame, types, streams=self._engine.streams, given=asked.given, while_waiting=self._waiting.refuse_if_unwanted,
+            frame, types, streams=self._engine.streams, given=asked.given,
+            while_waiting=self._waiting.refuse_if_unwanted,
         )  # fmt: skip
 
     def describe(self, statement: ast.Statement) -> list[tuple[str, SqlType]] | None:
