@@ -22,9 +22,6 @@ class Notice(str):
         notice.severity, notice.sqlstate = severity, sqlstate
         return notice
 
-    def __repr__(self) -> str:
-        return repr(str(self))
-
 
 def exists_already(what: str, sqlstate: str = "42P07") -> Notice:
     """Of CREATE … IF NOT EXISTS; 42P07 is that of relations."""

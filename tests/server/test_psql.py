@@ -21,6 +21,7 @@ def shop(database) -> None:
         "CREATE MATERIALIZED VIEW cheap AS SELECT id, item FROM orders WHERE price < 10",
         "CREATE VIEW items AS SELECT DISTINCT item FROM orders",
         "COMMENT ON TABLE orders IS 'what was sold'",
+        "CREATE SOURCE clicks (id BIGINT, at TIMESTAMPTZ) WITH (connector = 'datagen')",
         "INSERT INTO orders VALUES (1, 'tea', 4.5), (2, NULL, 240)",
     ):
         database.sql(sql)
@@ -44,6 +45,14 @@ def test_several_statements_and_an_error_between(psql, shop):
         (r"\du", ["root|Superuser"]),
         (r"\d orders", ["item|character varying|||'tea'", "price|numeric(10,2)||not null|",
                         '"orders_pkey" PRIMARY KEY, btree (id)', '"orders_item" btree (item DESC)']),
+        (r"\d", ["public|cheap|materialized view|root", "public|clicks|table|root", "public|items|view|root",
+                "public|orders|table|root"]),
+        (r"\d orders_item", ['Index "public.orders_item"', "item|character varying|yes|item",
+                             'btree, for table "public.orders"']),
+        (r"\d orders_pkey", ['Index "public.orders_pkey"', "id|integer|yes|id",
+                             'primary key, btree, for table "public.orders"']),
+        (r"\d clicks", ['Table "public.clicks"', "id|bigint||", "at|timestamp with time zone||"]),
+        (r"\df", ["Schema|Name|Result data type|Argument data types|Type", "(0 rows)"]),
         (r"\d cheap", ["id|integer||", "item|character varying||"]),
         (r"\d+ items", ["View definition:", "SELECT DISTINCT"]),
         (r"\dt+ orders", ["what was sold"]),
@@ -55,6 +64,7 @@ def test_what_there_is(psql, shop, command, words):
     assert done.stderr == "" and done.returncode == 0
     for word in words:
         assert word in done.stdout
+    assert "rw_tables" not in done.stdout  # what the system has is listed only for who asks for it
 
 
 @pytest.mark.usefixtures("spark_is_not_asked")
