@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.database import Database
-    from headrace.remote import RemoteDatabase
+    from headrace.remote.database import RemoteDatabase
 
 __version__ = "0.1.0"
 __all__ = ["HeadraceError", "connect", "read"]
@@ -40,7 +40,7 @@ def connect(
     if str(warehouse).startswith(("postgresql://", "postgres://")):
         if spark or master or takeover or parameters or driver_memory:
             raise InvalidParameterValue("a server has its engine already", hint="leave everything but the URL out")
-        from headrace.remote import connect as connect_to_server
+        from headrace.remote.database import connect as connect_to_server
 
         return connect_to_server(str(warehouse))
     from headrace.database import Database  # Spark is imported only when it is needed

@@ -35,7 +35,10 @@ Without -c and -f, statements come from the prompt, or from a pipe as soon as ea
   headrace sql -c "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR, price NUMERIC(10,2))"
   headrace sql -c "CREATE MATERIALIZED VIEW cheap AS SELECT id, item FROM orders WHERE price < 10"
   echo "INSERT INTO orders VALUES (1, 'tea', 4.50), (2, 'desk', 240)" | headrace sql
-  headrace sql -c "SELECT * FROM cheap" --format json"""
+  headrace sql -c "SELECT * FROM cheap" --format json
+  headrace sql --url postgresql://root@localhost:4566/dev -c "SELECT * FROM cheap"
+
+A password for --url is better kept out of the command line: libpq takes it from $PGPASSWORD or ~/.pgpass, too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_warehouse(sql)
     _add_engine(sql)
-    sql.add_argument("--url", help="of a server to use instead: postgresql://root@localhost:4566/dev")
+    sql.add_argument("--url", help="use this server, and no engine here: postgresql://root@localhost:4566/dev")
     sql.add_argument("-c", "--command", dest="inputs", action=_Input, metavar="SQL", help="run this; may be repeated")
     sql.add_argument("-f", "--file", dest="inputs", action=_Input, metavar="FILE", help="run this file; - is stdin")
     sql.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how rows are printed")
@@ -217,9 +220,8 @@ def open_database(options: argparse.Namespace):
     import headrace
 
     if getattr(options, "url", None):
-        from headrace import remote
-
-        with remote.connect(options.url) as database:
+        given = {"master": options.master, "takeover": options.takeover, "parameters": dict(options.set)}
+        with headrace.connect(options.url, **given) as database:
             yield database
         return
     with _waiting("starting Spark …"):
@@ -261,7 +263,8 @@ def run_sql(options: argparse.Namespace) -> int:
                     with open(value, encoding="utf-8") as lines:
                         shell.run_lines(lines, name=value)
             if not inputs:
-                interact(shell, banner=f"Headrace on {options.url or options.warehouse}. \\? helps, \\q quits.")
+                place = database.place if options.url else options.warehouse
+                interact(shell, banner=f"Headrace on {place}. \\? helps, \\q quits.")
         except Stop:
             return 1
         except Quit:

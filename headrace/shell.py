@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW, TABLE, VIEW
 from headrace.errors import HeadraceError
@@ -36,6 +36,13 @@ class Quit(Exception):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a statement ran, of which is known what became of it; the message says it."""
+
+
+@runtime_checkable
+class Talkative(Protocol):
+    """A session that has something to say while a statement runs: one of a server."""
+
+    on_notice: Callable[[str], None] | None
 
 
 def describe_error(error: HeadraceError, text: str = "", *, where: str = "") -> str:
@@ -71,12 +78,16 @@ class Shell:
     ):
         self.database = database
         self.session = database.session()
+        if isinstance(self.session, Talkative):
+            self.session.on_notice = self._tell
         self.output = output
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
         self.interactive = interactive
         self.expand = False
         self.timing = False
+        self._bars: Any = None
+        """The console that shows how far something is"""
 
     # --- lines in ---------------------------------------------------------------------------------------------------
 
@@ -126,26 +137,38 @@ class Shell:
 
     def _execute(self, statement: str) -> None:
         started = time.perf_counter()
-        for result in self._results(statement):
-            if (notice := getattr(result, "notice", None)) is not None:
-                print(f"{severity(notice)}:  {notice}", file=self.err, flush=True)
-            if self.output == "table":
-                write_table(result, self.out, expand=self.expand, emphasis=self._bold)
-            else:
-                FORMATS[self.output](result, self.out)
+        with closing(self._results(statement)) as results:  # whoever is interrupted while rows come wants no more
+            for result in results:
+                if (notice := getattr(result, "notice", None)) is not None:
+                    self._tell(notice)
+                if self.output == "table":
+                    write_table(result, self.out, expand=self.expand, emphasis=self._bold)
+                else:
+                    FORMATS[self.output](result, self.out)
         if self.timing:
             print(f"Time: {(time.perf_counter() - started) * 1000:.1f} ms", file=self.out)
 
-    def _results(self, text: str) -> list[Any]:
+    def _tell(self, notice: str) -> None:
+        if self._bars is not None and self.err.isatty():  # above the bars, which are drawn on the same screen
+            self._bars.print(f"{severity(notice)}:  {notice}", markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(f"{severity(notice)}:  {notice}", file=self.err, flush=True)
+
+    def _results(self, text: str) -> Generator[Any]:
         """What a statement answers. While it fills something, or waits for that, a terminal shows how far it is."""
         waiting = _waits_for_jobs(text)
         if waiting is None:
-            return list(self.session.execute(text))
+            yield from self.session.execute(text)
+        else:
+            yield from self._awaited(text, waiting)
+
+    def _awaited(self, text: str, waiting: ast.CreateMaterializedView | ast.CreateIndex | ast.Wait) -> list[Any]:
         shown = nullcontext()
         if self.out.isatty():
             from rich.console import Console
 
-            shown = watching(lambda: self._jobs(waiting.name), Console(file=self.out))
+            self._bars = Console(file=self.out)
+            shown = watching(lambda: self._jobs(waiting.name), self._bars)
         try:
             with shown:
                 return list(self.session.execute(text))
@@ -156,6 +179,8 @@ class Shell:
             if any(each["name"] == waiting.name for each in self.database.status()["relations"]):
                 raise Interrupted(f'interrupted too late: {kind} "{waiting.name}" exists') from None
             raise Interrupted(f'cancelled: {kind} "{waiting.name}" was not created') from None
+        finally:
+            self._bars = None
 
     def _jobs(self, name: str | None) -> list[Any]:
         return [job for job in self.database.jobs() if name in (None, job.name)]

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from sqlglot import exp
 
-from headrace.catalog import ROW_ID, TABLE, Column, Relation, shown_name
+from headrace.catalog import ROW_ID, Column, Relation, shown_name
 from headrace.engine.access import choose, conditions
 from headrace.engine.changes import NEW_ROW, OLD_ROW, InsertFrame, InsertRows, UpdateFrame
 from headrace.engine.plans import index_paths, query_frame, source_scans
@@ -26,20 +25,17 @@ from headrace.errors import (
     InvalidDefinition,
     NotNullViolation,
     SqlSyntaxError,
-    TypeMismatch,
-    WrongObjectKind,
 )
-from headrace.intervals import from_arrow
 from headrace.sql import statements as ast
+from headrace.sql.arriving import converted, refuse_unless_writable, target_columns
 from headrace.sql.bind import BoundQuery, bind_expression, bind_query, has_query, relations_of
 from headrace.sql.casts import assign, cast
 from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.explicit import explicit_as
 from headrace.sql.expressions import Expressions
 from headrace.sql.literals import NOT_CONSTANT, constant, spark_string
-from headrace.sql.text import nul_character
 from headrace.sql.translate import Translator
-from headrace.sql.typed import INTERVAL, Typed
+from headrace.sql.typed import Typed
 from headrace.sql.zoned import meant_in
 from headrace.state.layout import Layout
 from headrace.state.lookup import lookup
@@ -88,33 +84,13 @@ def in_its_zone(column: Column, over: Sequence[Column], table: str, zone: str) -
 
 def writable_table(state: Manifest, name: str, doing: str) -> Relation:
     relation = state.catalog.get(name)
-    if relation.kind != TABLE:
-        raise WrongObjectKind(f'cannot {doing} {relation.kind} "{name}"', hint="only tables can be written to")
-    if relation.follows:
-        raise WrongObjectKind(f'cannot {doing} table "{name}"', hint="it follows a table of its source; write there")
-    if relation.append_only and doing != "insert into":
-        raise WrongObjectKind(f'cannot {doing} append-only table "{name}"')
+    refuse_unless_writable(relation, doing)
     return relation
 
 
 def stored_columns(relation: Relation) -> list[Column]:
     """The columns that a statement provides: all but the hidden row id."""
     return [column for column in relation.columns if column.name != ROW_ID]
-
-
-def target_columns(relation: Relation, names: Sequence[str]) -> list[Column]:
-    if not names:
-        return [column for column in relation.visible_columns if column.generated is None]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise DuplicateColumn(f'column "{twice}" specified more than once')
-    columns = [relation.column(name) for name in names]
-    for column in columns:
-        if column.generated is not None or column.hidden:
-            raise InvalidDefinition(
-                f'cannot insert a value into column "{column.name}"', hint="it is computed; leave it out"
-            )
-    return columns
 
 
 # --- INSERT … VALUES --------------------------------------------------------------------------------------------
@@ -250,7 +226,7 @@ def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRo
     names = [column.name for column in columns]
     table = pa.Table.from_arrays(
         [
-            _converted(rows[name], provided[name])
+            converted(rows[name], provided[name])
             if name in provided
             else pa.nulls(rows.num_rows, relation.column(name).type.arrow)
             for name in names
@@ -264,25 +240,6 @@ def insert_arrow(engine: Engine, relation: Relation, rows: pa.Table) -> InsertRo
             table = _with_computed(engine, relation, columns, table, provided)
     check_not_null(relation, table)
     return InsertRows(rows=table)
-
-
-def _converted(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    try:
-        converted = (from_arrow(values) if column.type == INTERVAL else values).cast(column.type.arrow)
-        if any(_has_nul(chunk) for chunk in converted.chunks):
-            raise nul_character()
-        return converted
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TypeMismatch(f'column "{column.name}" is of type {column.type}: {error}') from error
-
-
-def _has_nul(values: pa.Array) -> bool:
-    """Whether a text in it, at any depth, has the one character that text cannot have."""
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return bool(pc.any(pc.match_substring(values, "\0")).as_py())
-    if pa.types.is_struct(values.type):
-        return any(map(_has_nul, values.flatten()))
-    return pa.types.is_nested(values.type) and _has_nul(values.flatten())
 
 
 def _with_computed(

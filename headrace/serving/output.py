@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
-from headrace.serving.render import render
+from headrace.serving.render import is_deeper, render
 from headrace.serving.table import expanded, footer, layout, texts
 from headrace.types import SqlType
 
@@ -28,6 +28,10 @@ class Rows(Protocol):
 
     def rows(self) -> Iterable[Sequence[Any]]: ...
 
+    def stream(self) -> Iterable[Sequence[Any]]:
+        """The same once, as they come: not all of them are held"""
+        ...
+
 
 class Listing:
     """Rows that no statement made."""
@@ -41,6 +45,9 @@ class Listing:
         self._rows = rows
 
     def rows(self) -> Sequence[Sequence[Any]]:
+        return self._rows
+
+    def stream(self) -> Sequence[Sequence[Any]]:
         return self._rows
 
 
@@ -59,12 +66,12 @@ def write_csv(result: Rows, out: TextIO) -> None:
     if result.columns:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(result.columns)
-        writer.writerows(texts(result.types, result.rows(), zone=result.zone))
+        writer.writerows(texts(result.types, result.stream(), zone=result.zone))
 
 
 def write_json(result: Rows, out: TextIO) -> None:
     """One object per row and line, which is what jq and every loader of JSON read."""
-    for row in result.rows() if result.columns else ():
+    for row in result.stream() if result.columns else ():
         out.write(_object(result.columns, result.types, row, result.zone) + "\n")
 
 
@@ -88,7 +95,8 @@ def to_json(value: Any, kind: SqlType, zone: str = "UTC") -> str:
     if kind.name == "boolean":
         return "true" if value else "false"
     if kind.name == "array":
-        return "[" + ", ".join(to_json(item, kind.element, zone) for item in value) + "]"
+        kinds = (kind if is_deeper(item, kind.element) else kind.element for item in value)
+        return "[" + ", ".join(to_json(item, inner, zone) for item, inner in zip(value, kinds, strict=True)) + "]"
     if kind.name == "struct":
         names, kinds = zip(*kind.fields, strict=True) if kind.fields else ((), ())
         values = [value.get(name) for name in names] if isinstance(value, Mapping) else value

@@ -261,12 +261,27 @@ def _array_renderer(element: SqlType, zone: str) -> Callable[[Any], str]:
     def item(value: Any) -> str:
         if value is None:
             return "NULL"
+        if is_deeper(value, element):
+            return whole(value)
         text = inner(value)
         if nested or not (text == "" or text.upper() == "NULL" or _NEEDS_QUOTES_IN_ARRAY.search(text)):
             return text
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
-    return lambda values: "{" + ",".join(map(item, values)) + "}"
+    def whole(values: list) -> str:
+        return "{" + ",".join(map(item, values)) + "}"
+
+    return whole
+
+
+def is_deeper(value: Any, element: SqlType) -> bool:
+    """Whether what should be an element of an array is one itself: types of a server do not count dimensions, so what
+    it calls integer[] may be an array of arrays.
+
+    >>> render([[1, None], [3, 4]], SqlType("array", element=SqlType("integer")))
+    '{{1,NULL},{3,4}}'
+    """
+    return type(value) is list and element.name not in ("array", "map")
 
 
 def _struct_renderer(fields: tuple[tuple[str, SqlType], ...], zone: str) -> Callable[[Any], str]:

@@ -128,6 +128,11 @@ class Result:
         columns = python_columns(self._whole())
         return list(zip(*columns, strict=True)) if columns else []
 
+    def stream(self) -> Iterator[tuple]:
+        """The rows once, part by part, to be printed: a large result is never held as a whole."""
+        for batch in self.batches():
+            yield from zip(*python_columns(batch), strict=True)
+
     def pandas(self) -> pandas.DataFrame:
         return self.arrow().to_pandas()
 

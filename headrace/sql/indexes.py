@@ -14,6 +14,7 @@ from headrace.sql import clauses
 from headrace.sql import statements as s
 from headrace.sql.clauses import Unfinished
 from headrace.sql.dialect import Parser
+from headrace.sql.text import quoted_string
 from headrace.types import quote_sql
 
 
@@ -70,17 +71,13 @@ def index_text(statement: s.CreateIndex) -> str:
     if statement.distributed_by:
         text += f" DISTRIBUTED BY ({', '.join(map(quote_sql, statement.distributed_by))})"
     if statement.options:
-        text += f" WITH ({', '.join(f'{name} = {_quoted(value)}' for name, value in statement.options)})"
+        text += f" WITH ({', '.join(f'{name} = {quoted_string(value)}' for name, value in statement.options)})"
     return text
 
 
 def key_text(key: s.IndexKey) -> str:
     nulls = "" if key.nulls_first == key.descending else " NULLS FIRST" if key.nulls_first else " NULLS LAST"
     return quote_sql(key.name) + (" DESC" if key.descending else "") + nulls
-
-
-def _quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _refuse(p: Parser, *words: str) -> None:

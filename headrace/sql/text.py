@@ -157,6 +157,11 @@ def string_value(source: str) -> str:
     return value
 
 
+def quoted_string(value: str) -> str:
+    """A string constant that has this value."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def nul_character() -> DataError:
     """PostgreSQL's text has every character but this one."""
     return DataError('invalid byte sequence for encoding "UTF8": 0x00', sqlstate="22021")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import shutil
-import time
 from decimal import Decimal
 
 import pytest
+
+from tests.support.terminal import read_until
 
 
 @pytest.fixture
@@ -23,14 +23,6 @@ def orders(connect, table) -> str:
 
 
 # --- psql's tab key ---------------------------------------------------------------------------------------------------
-
-
-def read_until(terminal: int, wanted: bytes, seconds: float) -> bytes:
-    seen, deadline = b"", time.monotonic() + seconds
-    while wanted not in seen and time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.2)[0]:
-            seen += os.read(terminal, 65_536)
-    return seen
 
 
 @pytest.mark.usefixtures("spark_is_not_asked")

@@ -21,6 +21,9 @@ class FakeResult:
     def rows(self) -> list[tuple]:
         return self.values
 
+    def stream(self) -> list[tuple]:
+        return self.values
+
 
 def rows(**columns: tuple[str, list[Any]]) -> FakeResult:
     """rows(id=("integer", [1, 2]))"""

@@ -25,6 +25,9 @@ class Fake:
     def rows(self):
         return self.values
 
+    def stream(self):
+        return self.values
+
 
 ROWS = Fake(columns=["id", "note"], types=[INTEGER, TEXT], values=[(1, 'a "b", c'), (2, None), (3, "")])
 COMMAND = Fake(tag="CREATE_TABLE")

@@ -84,17 +84,29 @@ def copy_data(data: bytes) -> bytes:
 
 
 def error(problem: HeadraceError, *, severity: str = "ERROR") -> bytes:
-    return _report(b"E", severity, problem.sqlstate, problem.message, problem.hint, problem.position)
+    """Where PostgreSQL names the function of its own that found it, the error's class stands: several share a code."""
+    name = next(kind.__name__ for kind in type(problem).__mro__ if kind.__module__ == HeadraceError.__module__)
+    return _report(b"E", severity, problem.sqlstate, problem.message, problem.hint, problem.position, routine=name)
 
 
 def notice(text: str) -> bytes:
     return _report(b"N", notices.severity(text), notices.sqlstate(text), text, None, None)
 
 
-def _report(letter: bytes, severity: str, sqlstate: str, text: str, hint: str | None, position: int | None) -> bytes:
+def _report(
+    letter: bytes,
+    severity: str,
+    sqlstate: str,
+    text: str,
+    hint: str | None,
+    position: int | None,
+    routine: str | None = None,
+) -> bytes:
     fields = {"S": severity, "V": severity, "C": sqlstate, "M": text}
     if hint:
         fields["H"] = hint
     if position:
         fields["P"] = str(position)
+    if routine:
+        fields["R"] = routine
     return message(letter, b"".join(key.encode() + _text(value) for key, value in fields.items()) + b"\0")
