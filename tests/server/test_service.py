@@ -5,6 +5,7 @@ Starting one takes long, so all of it is one life with three starts.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -72,27 +73,81 @@ class Service:
             return error.code, error.read().decode()
 
 
-def written_until(service: Service, end: Callable[[], None], *, first: int) -> list[int]:
-    """Rows that four clients were told are written, before the server ended in the middle of it."""
-    acknowledged: list[int] = []
+class Writer(threading.Thread):
+    """A client that writes to rows of its own, in all ways there are, and remembers what it was told."""
 
-    def write(first: int) -> None:
+    def __init__(self, service: Service, first: int):
+        super().__init__(daemon=True)
+        self._service, self._ids = service, itertools.count(first)
+        self.rows: dict[int, int] = {}
+        self.gone: set[int] = set()
+        self.unsure: set[int] = set()
+        """Rows of a statement that was not answered"""
+        self.statements = 0
+
+    def run(self) -> None:
         try:
-            with service.connect() as connection:
-                for id in range(first, first + 1000):
-                    connection.execute("INSERT INTO t VALUES (%s, 1)", (id,))
-                    acknowledged.append(id)
+            with self._service.connect() as connection:
+                for write in itertools.cycle((self.insert, self.send_many, self.copy, self.update, self.delete)):
+                    write(connection)
+                    self.unsure.clear()
+                    self.statements += 1
         except psycopg.Error:
             pass  # the server is gone
 
-    writers = [threading.Thread(target=write, args=(first + number * 1000,)) for number in range(4)]
+    def _new(self, count: int) -> dict[int, int]:
+        rows = {id: id % 7 + 1 for id in itertools.islice(self._ids, count)}
+        self.unsure.update(rows)
+        return rows
+
+    def insert(self, connection: psycopg.Connection) -> None:
+        ((id, n),) = (rows := self._new(1)).items()
+        connection.execute("INSERT INTO t VALUES (%s, %s)", (id, n))
+        self.rows |= rows
+
+    def send_many(self, connection: psycopg.Connection) -> None:
+        rows = self._new(5)
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO t VALUES (%s, %s)", list(rows.items()))
+        self.rows |= rows
+
+    def copy(self, connection: psycopg.Connection) -> None:
+        rows = self._new(3)
+        with connection.cursor().copy("COPY t FROM STDIN") as copy:
+            for row in rows.items():
+                copy.write_row(row)
+        self.rows |= rows
+
+    def update(self, connection: psycopg.Connection) -> None:
+        id = next(iter(self.rows))
+        self.unsure.add(id)
+        connection.execute("UPDATE t SET n = n + 10 WHERE id = %s", (id,))
+        self.rows[id] += 10
+
+    def delete(self, connection: psycopg.Connection) -> None:
+        id = next(reversed(self.rows))
+        self.unsure.add(id)
+        connection.execute("DELETE FROM t WHERE id = %s", (id,))
+        del self.rows[id]
+        self.gone.add(id)
+
+    def check(self, table: dict[int, int]) -> None:
+        """All that was acknowledged is there."""
+        sure = {id: n for id, n in self.rows.items() if id not in self.unsure}
+        assert {id: table.get(id) for id in sure} == sure
+        assert not (self.gone - self.unsure) & table.keys()
+
+
+def written_until(service: Service, end: Callable[[], None], *, first: int) -> list[Writer]:
+    """Four clients that were writing when the server ended."""
+    writers = [Writer(service, first + number * 1_000_000) for number in range(4)]
     for writer in writers:
         writer.start()
-    eventually(lambda: len(acknowledged) >= 20)
+    eventually(lambda: min(writer.statements for writer in writers) >= 5)  # each of all kinds
     end()
     for writer in writers:
         writer.join()
-    return acknowledged
+    return writers
 
 
 def quick_start() -> list[str]:
@@ -160,6 +215,11 @@ def test_a_life(tmp_path):
     with service.connect() as connection:
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
         connection.execute("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE n > 0")
+        connection.execute("CREATE TABLE kinds (kind int PRIMARY KEY, name varchar)")
+        connection.execute("INSERT INTO kinds VALUES (1, 'one'), (2, 'two'), (12, 'twelve')")
+        connection.execute("CREATE MATERIALIZED VIEW named AS SELECT id, name FROM t JOIN kinds ON n = kind")
+        connection.execute("CREATE MATERIALIZED VIEW sums AS SELECT n, count(*) AS c, sum(id) AS s FROM t GROUP BY n")
+        connection.execute("CREATE INDEX t_n ON t (n)")
         connection.execute("CREATE SOURCE g (a int) WITH (connector = 'datagen', datagen.rows = '10')")
         fail_in_the_background(connection)
     assert service.health() == (200, "ok\n")
@@ -180,23 +240,27 @@ def test_a_life(tmp_path):
         idle.execute("SELECT 1")
     check_log(service.process.stderr.read())
     rows = {relation["name"]: relation["rows"] for relation in read_status(str(warehouse))["relations"]}
-    assert rows["t"] == rows["v"] >= len(stopped), "what was acknowledged before the end is there"
+    assert rows["t"] == rows["v"] >= sum(len(writer.rows.keys() - writer.unsure) for writer in stopped)
 
     # the next day
     service = Service(warehouse)
     assert answer in service.psql("SELECT * FROM cheap;")
     shown = service.psql(second)
     assert "CREATE MATERIALIZED VIEW dear" in shown and re.search(r"equal, 4001 rows at epoch \d+", shown)
-    killed = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGKILL), first=10_000)
+    killed = written_until(service, lambda: os.killpg(service.process.pid, signal.SIGKILL), first=10_000_000)
 
     service = Service(warehouse)
     assert re.search(
         r"^ *20001 \| gold \| 9999\.00$", service.psql("SELECT * FROM dear WHERE id > 20000;"), re.MULTILINE
     )
     with service.connect() as connection:
-        table = {id for (id,) in connection.execute("SELECT id FROM t")}
-        assert table.issuperset(stopped) and table.issuperset(killed)
-        assert {id for (id,) in connection.execute("SELECT id FROM v")} == table
+        table = dict(connection.execute("SELECT id, n FROM t").fetchall())
+        for writer in (*stopped, *killed):
+            writer.check(table)
+        assert {id for (id,) in connection.execute("SELECT id FROM v")} == table.keys()
+        for kind, name in [("MATERIALIZED VIEW", "named"), ("MATERIALIZED VIEW", "sums"), ("INDEX", "t_n")]:
+            (answer,) = connection.execute(f"CHECK {kind} {name}").fetchone()
+            assert answer.startswith("equal, "), answer
 
     sent(service, MANY // 10)
     before = service.memory()
