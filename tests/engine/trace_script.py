@@ -7,30 +7,63 @@
       counts + 7 1
 
 A line that is indented is an answer: ``make traces-update`` rewrites it. One that begins with ``#`` is for the reader.
-Each statement is a line; views are made together, before the first statement that is none.
+Each statement is a line; views are made together, before the first statement that is none. ``clock 00:05`` is none: it
+is the time from then on, of 2026-01-01 at which every trace begins, and what it changes is seen below it.
 """
 
 from __future__ import annotations
 
+import datetime
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 
 from headrace.catalog import MATERIALIZED_VIEW, TABLE
+from headrace.engine import moments
 from headrace.errors import HeadraceError
 from headrace.state.files import open_parquet
 from headrace.state.layout import Layout
 from headrace.state.runs import WEIGHT
+from tests.support.waiting import eventually
 
 TRACES = Path(__file__).parent / "traces"
 SIGNS = {1: "+", -1: "-"}
+DAY = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class Clock:
+    """What ``now()`` is, for conditions that follow it."""
+
+    def __init__(self) -> None:
+        self.now = DAY
+
+    def __call__(self) -> int:
+        return int(self.now.timestamp() * 1_000_000)
+
+    def set(self, database, time: str) -> None:
+        """Waits until all views stand at that time: their epochs come by themselves."""
+        hours, minutes = map(int, time.split(":"))
+        self.now = DAY + datetime.timedelta(hours=hours, minutes=minutes)
+
+        def has_followed() -> bool:
+            database.sql("FLUSH")  # wakes the loop, which has slept by another clock
+            return database.engine.evaluator.keyed.due_in(database.engine.committed) > 0
+
+        eventually(has_followed)
 
 
 def run(database, text: str) -> str:
     """The text with the answers that the database gives."""
+    clock = Clock()
+    with mock.patch.object(moments, "read_clock", clock):
+        return _run(database, text, clock)
+
+
+def _run(database, text: str, clock: Clock) -> str:
     found: list[str] = []
     shown: list[str] = []
     making = False
@@ -50,7 +83,10 @@ def run(database, text: str) -> str:
             making = False
         before = database.engine.committed.epoch
         try:
-            database.sql(line)
+            if words[0] == "clock":
+                clock.set(database, words[1])
+            else:
+                database.sql(line)
         except HeadraceError as error:
             found.append(f"  {error.message}")
         width = max(map(len, shown))

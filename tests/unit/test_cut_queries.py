@@ -304,8 +304,11 @@ def test_pieces_say_what_the_query_says(start):
 
 
 def test_arrow_evaluates_what_is_plain():
-    for seed in range(60):
+    wanted = {"inner join", "left join", "semi join", "anti join", "aggregate", "groups in doubt"}
+    wanted |= {"first rows in doubt", "first rows known"}
+    VECTORIZED.clear()
+    for seed in range(400):
         check(seed)
-    seen = {"inner join", "left join", "semi join", "anti join", "aggregate", "groups in doubt"}
-    seen |= {"first rows in doubt", "first rows known"}
-    assert seen <= set(VECTORIZED)
+        if wanted <= set(VECTORIZED):
+            return
+    pytest.fail(f"not evaluated: {wanted - set(VECTORIZED)}")
