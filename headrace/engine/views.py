@@ -25,6 +25,7 @@ from headrace.plan.cut import cut
 from headrace.plan.finished import finished
 from headrace.plan.keys import StreamKey
 from headrace.plan.pieces import Keyed
+from headrace.plan.top import has_order
 from headrace.sql import statements as ast
 from headrace.sql.bind import BoundQuery, bind_query
 from headrace.sql.dialect import parse_query, print_sql
@@ -117,8 +118,20 @@ def _cut_view(
     if dict(statement.options).get("refresh") == "incremental":
         _refuse_recomputing(with_made, (*made, relation))
     for each in (*made, relation):
-        KeyCodec.of(each)  # refuses key types that have no order
+        _refuse_without_order(each)
+        KeyCodec.of(each)
     return NewView(relation=relation, made=made, key=key, catalog=with_made)
+
+
+def _refuse_without_order(relation: Relation) -> None:
+    """The columns of such a key may have names that nobody has given them."""
+    for key in relation.pk:
+        kind = relation.column(key.name).type
+        if not has_order(kind):
+            raise Unsupported(
+                f"telling rows apart by a value of type {kind} is not supported in a materialized view yet",
+                hint="group, join, sort or compare by another one: it can be cast to varchar",
+            )
 
 
 def _refuse_finished(catalog: Catalog, bound: BoundQuery) -> None:

@@ -28,6 +28,9 @@ from headrace.sql.tree import is_as_of_now
 from headrace.sql.typed import NUMERIC, TEXT, digits, numeric
 from headrace.types import SqlType
 
+NOW = ("now", "current_timestamp")
+"""The clock, which may be compared with, see :mod:`headrace.plan.moments`."""
+
 Environment = dict[str, Node]
 """The plans of the CTEs in sight."""
 
@@ -252,4 +255,9 @@ def _check_meaning(node: exp.Anonymous) -> None:
         hint = "a view must not change its meaning with Spark's version; use it in a query on the view"
         raise refuse(f"Spark's function {node.this}()", node, hint)
     if is_volatile(node):
-        raise refuse(f"{node.this}(), whose result changes by itself,", node)
+        hint = (
+            "WHERE may compare a time with it, or with it and an interval without months"
+            if str(node.this).lower() in NOW
+            else None
+        )
+        raise refuse(f"{node.this}(), whose result changes by itself,", node, hint)

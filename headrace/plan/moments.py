@@ -16,12 +16,10 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from headrace.plan.build import cast_to
+from headrace.plan.build import NOW, cast_to
 from headrace.sql.translate import type_of
 from headrace.sql.typed import TIMESTAMPTZ
 from headrace.sql.watermarks import constant_micros, watermark_of
-
-NOW = ("now", "current_timestamp")
 
 COMPARISONS: dict[type[exp.Expression], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -130,8 +130,10 @@ class Subqueries(Expressions):
         Spark compares structs with NULLs as if they were values. So rows with a NULL here or there are looked for as
         such: for each set of columns that are NULL on the left, among the other columns of the query, with each of
         them NULL or equal."""
-        if (symbol, every) not in (("=", False), ("<>", True)) or len(row_of(left)) > ROW_COLUMNS:
-            raise unsupported(f"a row with {symbol} {'ALL' if every else 'ANY'} (subquery), or of many columns,", left)
+        if (symbol, every) not in (("=", False), ("<>", True)):
+            raise unsupported(f"a row compared with a subquery by {symbol} {'ALL' if every else 'ANY'}", left)
+        if len(row_of(left)) > ROW_COLUMNS:
+            raise unsupported(f"a row of more than {ROW_COLUMNS} columns compared with a subquery here", left)
         values, kinds = self._compared(left, query)
         values, sql, want = self._by_length(values, self.query(query, kinds), kinds)
         numbers = range(len(want))

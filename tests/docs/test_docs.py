@@ -3,7 +3,7 @@
 Blocks of a document, by what stands behind the three backticks:
 
     sql            runs, in order, on a fresh database per document
-    sql refused    every statement fails
+    sql refused    every statement fails, with the error that the comment below it names
     text output    what the last statement of the sql block before answers, as the shell prints it
     text error     the message of the last statement of the refused block before
     python         runs (README), in an empty folder
@@ -319,15 +319,89 @@ def test_sql_runs(name, db):
                 except headrace.HeadraceError as failure:
                     pytest.fail(f"{place}: {statement}\n{failure}")
         elif block.kind == "sql refused":
-            for statement in split(block.text):
-                with pytest.raises(headrace.HeadraceError) as caught:
-                    db.sql(statement).rows()
-                error = caught.value
+            for statement, expected in refusals(block.text):
+                error = refusal(db, statement)
+                assert expected in ("", f"{error.sqlstate}: {error.message}"), f"{place}: {statement}\n{error}"
         elif block.kind == "text output":
             shown = _shown(result)
             assert _same(shown, block.text), f"{place}: it answers\n{shown}"
         else:
             assert block.text.strip() == error.message, place
+
+
+def refusals(text: str) -> list[tuple[str, str]]:
+    """Statements, and the error in the comment below each; where there is none, a block "text error" has its message.
+
+    >>> refusals("SELECT x;\\n-- 42703: no x\\nSELECT\\n  y;\\n")
+    [('SELECT x', '42703: no x'), ('SELECT\\n  y', '')]
+    """
+    found = re.findall(r"((?:(?!-- ).*\n)+?)(?:-- (.*)\n|(?<=;\n)(?!-- ))", text)
+    return [(statement.strip().removesuffix(";"), error) for statement, error in found]
+
+
+def refusal(db, statement: str) -> headrace.HeadraceError:
+    with pytest.raises(headrace.HeadraceError) as caught:
+        db.sql(statement).rows()
+    return caught.value
+
+
+# --- what views can have ----------------------------------------------------------------------------------------
+
+
+def table(path: Path, heading: str) -> list[list[str]]:
+    """The rows of the table below a line of headings, without their backticks."""
+    _, _, below = path.read_text(encoding="utf-8").partition(f"\n{heading}\n")
+    rows = re.match(r"(\|.*\n)+", below)[0].splitlines()[1:]
+    return [[cell.strip().strip("`").replace("\\|", "|") for cell in row[1:-1].split(" | ")] for row in rows]
+
+
+FOLLOWED = table(REFERENCE, "| Construct | Example | Rule |")
+ANEW = table(REFERENCE, "| Construct | Example | Rule, an error with `refresh = 'incremental'` |")
+REFUSED = table(REFERENCE, "| Refused | Example | Error |")
+
+
+def _rules(lines: list[str]) -> str:
+    """Of the operators that are not linear, without the names of keys."""
+    found = [re.sub(r" \[.*?\]", "", each) for each in re.findall(r"incremental: (.*) }", "\n".join(lines))]
+    return "; ".join(dict.fromkeys(each for each in found if each != "linear")) or "linear"
+
+
+def test_what_views_can_have(db):
+    """Each example is followed by the rule that stands beside it, and says afterwards what its query says."""
+    (schema,) = (block for block in blocks(REFERENCE, "sql") if "CREATE TABLE log " in block.text)
+    for statement in split(schema.text):
+        db.sql(statement)
+    examples = {f"v{at}": row for at, row in enumerate([*FOLLOWED, *ANEW])}
+    for name, (_, query, rule) in examples.items():
+        told = _rules([line for (line,) in db.sql(f"EXPLAIN CREATE MATERIALIZED VIEW v AS {query}").rows()])
+        assert told == rule, query
+        followed = f"CREATE MATERIALIZED VIEW {name} WITH (refresh = 'incremental') AS {query}"
+        if [_, query, rule] in FOLLOWED:
+            db.sql(followed)
+        else:
+            assert "can only be computed anew as a whole" in refusal(db, followed).message, query
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    db.sql("INSERT INTO u SELECT n, n % 4, n % 5 FROM generate_series(1, 8) AS g (n)")
+    ago = "now() - n * n * INTERVAL '1 minute'"
+    db.sql(f"INSERT INTO t SELECT n, n % 5, n % 4, 'a b' || n % 2, {ago} FROM generate_series(1, 12) AS g (n)")
+    times = "TIMESTAMP '2026-01-01' + n * INTERVAL '1 minute'"
+    db.sql(f"INSERT INTO log SELECT n % 5, n, {times} FROM generate_series(1, 12) AS g (n)")
+    db.sql("UPDATE t SET x = x + 2, k = 1 WHERE id IN (3, 4, 5)")
+    for name, (_, query, _) in examples.items():
+        if query.endswith("EMIT ON WINDOW CLOSE"):  # which is not for queries
+            assert db.sql(f"CHECK MATERIALIZED VIEW {name}").rows()[0][0].startswith("equal"), query
+            continue
+        shown, asked = (sorted(map(repr, db.sql(each).rows())) for each in (f"SELECT * FROM {name}", query))
+        assert shown == asked and shown, query
+
+
+def test_what_views_cannot_have(db):
+    (schema,) = (block for block in blocks(REFERENCE, "sql") if "CREATE TABLE log " in block.text)
+    for statement in split(schema.text):
+        db.sql(statement)
+    for _, query, expected in REFUSED:
+        error = refusal(db, f"CREATE MATERIALIZED VIEW v AS {query}")
+        assert f"{error.sqlstate}: {error.message}" == expected, query
 
 
 def test_the_tours_epochs_and_files_are_what_it_says(db, warehouse):
