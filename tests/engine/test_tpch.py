@@ -44,9 +44,8 @@ def test_every_query_is_a_live_view(db, turn):
         db.sql(statement)
     create("after", "above")
     db.sql("WAIT")
-    # Lines go, and change; more, in all tables, is for those who have the time.
-    for statement in [*changes[2:], *generator.changes(1)] if THOROUGH else [changes[2], changes[4]]:
-        db.sql(statement)
+    for statement in [*changes[2:], *(generator.changes(1) if THOROUGH else ())]:
+        db.sql(statement)  # lines and an order go; others, suppliers and what parts cost change
     wrong, empty = differing(db, made)
     assert not wrong, f"{wrong}, HEADRACE_SEED={seed}, turn {turn}: {chosen}"
-    assert len(empty) < len(made) / 2, f"{empty}, HEADRACE_SEED={seed}"
+    assert len(empty) <= 4, f"{empty}, HEADRACE_SEED={seed}"
