@@ -57,6 +57,8 @@ class Waiting:
                 self._while_waiting()
                 notice = self._told(notice, started)
             except KeyboardInterrupt as error:
+                if interrupt is not None:
+                    raise  # pressed twice: whoever does that does not want to know
                 interrupt = error
             if interrupt is not None or self.cancelled.is_set():
                 self._coordinator.cancel(request)

@@ -160,6 +160,21 @@ def test_ctrl_c_cancels_the_creation_and_the_shell_goes_on(db, filling, ctrl_c):
     assert db.sql("SELECT count(*) FROM m").rows() == [(2000,)]
 
 
+def test_ctrl_c_stops_what_the_epoch_loop_works_on(db, ctrl_c, gate):
+    db.sql("CREATE TABLE u (id INT PRIMARY KEY)")
+    loop = "SELECT count(*)::int FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE a.x < b.y"
+
+    def interrupt() -> None:
+        eventually(lambda: gate.epochs)
+        ctrl_c()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        db.sql(f"INSERT INTO u {loop}")
+    db.sql("INSERT INTO u VALUES (1)")
+    assert db.sql("SELECT * FROM u").rows() == [(1,)]
+
+
 def test_ctrl_c_before_the_job_is_there(db, filling, ctrl_c, gate, monkeypatch):
     """The statement is in the queue of an epoch that takes long: it must not be created behind the user's back."""
     coordinator = db.engine.coordinator
