@@ -28,10 +28,14 @@ class Expected:
     n: list[int] = field(default_factory=list)
 
     def relation(self, name: str) -> list[tuple]:
+        pairs = [(v, id) for id, v in self.t.items() for other in self.n if other == v]
+        groups = {v: [id for each, id in pairs if each == v] for v, _ in pairs}
         return {
             "t": sorted(self.t.items()),
             "n": sorted((v,) for v in self.n),
             "picked": sorted((id, 2 * v) for id, v in self.t.items() if v % 3),
+            "met": sorted((v, len(ids), sum(ids)) for v, ids in groups.items()),
+            "largest": sorted(sorted(self.t.items(), key=lambda row: (-row[1], row[0]))[:3]),
         }[name]
 
 
@@ -39,7 +43,11 @@ DEFINITIONS = [
     "CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY, v INT)",
     "CREATE TABLE IF NOT EXISTS n (v INT)",
     "CREATE MATERIALIZED VIEW IF NOT EXISTS picked AS SELECT id, v * 2 AS d FROM t WHERE v % 3 <> 0",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS met AS SELECT t.v, count(*) AS c, sum(t.id) AS s FROM t JOIN n ON t.v = n.v"
+    " GROUP BY t.v",
+    "CREATE MATERIALIZED VIEW IF NOT EXISTS largest AS SELECT id, v FROM t ORDER BY v DESC, id LIMIT 3",
 ]
+RELATIONS = ("t", "n", "picked", "met", "largest")
 
 
 def say(line: str) -> None:
