@@ -126,6 +126,13 @@ class Operator:
     passing: bool = False
     """Whether its rows are not stored: who reads it needs its changes alone, and all inputs are linear."""
 
+    def __post_init__(self):
+        ids = {id for id, _ in self.inputs}
+        if unknown := {*self.whole, *self.as_of_now, *self.linear} - ids:
+            raise ValueError(f"{self.describe}: {sorted(unknown)} are not among the inputs {sorted(ids)}")
+        if self.passing and set(self.linear) != ids:
+            raise ValueError(f"{self.describe}: it is not stored, but does not follow from changes of all inputs")
+
     @property
     def follows_changes(self) -> bool:
         """Whether changes of the inputs are all that it needs of them, beside its own rows."""

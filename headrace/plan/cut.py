@@ -54,9 +54,8 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
-from headrace.plan.rewrites import beside, windows_above, with_exists, with_limit
+from headrace.plan.rewrites import BLOCK_RULES, windows_above, with_limit
 from headrace.plan.top import TopN, first_wanted, with_key, without_unused
-from headrace.plan.unnest import unnested, without_not_in
 from headrace.sql.aggregates import is_call
 from headrace.sql.bind import BoundQuery
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
@@ -120,7 +119,7 @@ def renamed(piece: Piece, names: Sequence[str]) -> Piece:
             each.set("alias", exp.to_identifier(name, quoted=True))
     else:
         query = select(items, subquery(piece.query.copy(), SOURCE))
-    return renamed_columns(dataclasses.replace(piece, query=query), new)
+    return renamed_columns(piece, new, query)
 
 
 def _without_ctes(query: exp.Expression) -> exp.Expression:
@@ -187,6 +186,9 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
             return self._set_operation(query)
         raise NotCut
 
+    def rebound(self, query: exp.Expression) -> exp.Query:
+        return self.arrangements.rebound(query)
+
     def linear(self, query: exp.Expression) -> exp.Query:
         """The query as a linear one, over an internal table if need be."""
         found = self.piece(query)
@@ -232,9 +234,8 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
             inner.set("distinct", None)
             inner.set("order", None)
             return self._distinct(self.linear(inner))
-        node = without_not_in(node, self.arrangements.rebound, lambda each: self.without_nulls(each, node))
-        node = with_exists(node, self.arrangements.rebound)
-        node = beside(unnested(node, self.arrangements.rebound), self.arrangements.rebound)
+        for rule in BLOCK_RULES:
+            node = rule(node, self)
         items = [each.unalias() for each in node.expressions]
         grouped = any(node.args.get(key) is not None for key in ("group", "having")) or any(map(has_aggregate, items))
         if lists_rows(node) and (grouped or any(map(_has_window, items))):

@@ -73,6 +73,20 @@ class Keyed:
     linear: tuple[str, ...] = ()
     """Inputs of which each row gives rows of its own, whatever others of its key there are."""
 
+    def __post_init__(self):
+        columns = outputs_of(self.query)
+        if len(set(columns)) < len(columns) or self.visible > len(columns):
+            raise ValueError(f"{self.describe}: {self.visible} of the columns {columns} are asked for")
+        own = (*self.key, *self.rest, *(name for name, *_ in (*self.adds, *self.averages, *self.extremes)))
+        if unknown := {*own, *(name for _, name in self.kept)} - set(columns):
+            raise ValueError(f"{self.describe}: {sorted(unknown)} are not among the columns {columns}")
+        if unknown := {*self.whole, *self.as_of_now, *self.linear} - {name for name, _ in self.inputs}:
+            raise ValueError(f"{self.describe}: {sorted(unknown)} are not among the inputs {self.inputs}")
+        if self.first and len(self.first) != len(self.inputs):
+            raise ValueError(f"{self.describe}: {self.first} is not a number of rows for each of {self.inputs}")
+        if self.clock is not None and self.clock[0] not in self.key:
+            raise ValueError(f"{self.describe}: the clock is compared with {self.clock[0]}, which is not in the key")
+
     @property
     def follows_changes(self) -> bool:
         """Whether changes of the inputs are all that it needs of them, beside its own rows."""
@@ -332,17 +346,18 @@ def with_columns(piece: Keyed, shown: Sequence[tuple[str, str]]) -> Keyed:
     columns = {each.alias_or_name: each.unalias() for each in piece.query.expressions}
     query = piece.query.copy()
     query.set("expressions", [aliased(columns[own].copy(), name) for own, name in names.items()])
-    return renamed_columns(dataclasses.replace(piece, query=query, visible=len(shown)), names)
+    return dataclasses.replace(renamed_columns(piece, names, query), visible=len(shown))
 
 
-def renamed_columns(piece: Keyed, names: Mapping[str, str]) -> Keyed:
-    """The same of a piece whose query has other names for its columns."""
+def renamed_columns(piece: Keyed, names: Mapping[str, str], query: exp.Query) -> Keyed:
+    """The piece of a query that has other names for its columns."""
 
     def new(name: str) -> str:
         return names.get(name, name)
 
     return dataclasses.replace(
         piece,
+        query=query,
         key=tuple(map(new, piece.key)),
         rest=tuple(map(new, piece.rest)),
         clock=piece.clock and (new(piece.clock[0]), piece.clock[1]),

@@ -1,5 +1,9 @@
 """Blocks of a query for which there is no rule, as others that mean the same and for which there is one.
 
+``BLOCK_RULES`` are the rewrites of every block, in the order in which they run, with those of
+:mod:`headrace.plan.unnest`. The last two of the table have places of their own: where a block's windows are, and before
+its clauses are looked at.
+
 | what is written | what it becomes |
 | --- | --- |
 | `x IN (SELECT y FROM u WHERE u.k = t.k)`, `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT 1 FROM u WHERE … AND y = x)` |
@@ -11,6 +15,8 @@
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -30,10 +36,12 @@ from headrace.plan.pieces import (
     typed_column,
 )
 from headrace.plan.quotients import as_value
-from headrace.plan.unnest import Rebind, is_constant
+from headrace.plan.unnest import Known, Rebind, is_constant, unnested, without_not_in
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate
+
+BlockRule = Callable[[exp.Select, Known], exp.Select]
 
 _MORE = ("group", "having", "limit", "offset", "with_", "laterals", "qualify")
 
@@ -49,14 +57,14 @@ def with_limit(node: exp.Expression) -> exp.Expression:
     return found
 
 
-def with_exists(node: exp.Select, rebind: Rebind) -> exp.Select:
+def with_exists(node: exp.Select, known: Known) -> exp.Select:
     where = conjuncts(node.args.get("where"))
     found = [_as_exists(each, f"{INTERNAL_PREFIX}e{number}") for number, each in enumerate(where)]
     if found == where:
         return node
     changed = node.copy()
     changed.set("where", exp.Where(this=conjunction(found)))
-    return _bound(changed, rebind)
+    return _bound(changed, known.rebound)
 
 
 def _as_exists(condition: exp.Expression, alias: str) -> exp.Expression:
@@ -98,7 +106,7 @@ def _takes_first(query: exp.Select) -> bool:
     return distinct is not None and distinct.args.get("on") is not None
 
 
-def beside(node: exp.Select, rebind: Rebind) -> exp.Select:
+def beside(node: exp.Select, known: Known) -> exp.Select:
     """The block with scalar subqueries as sources of their own.
 
     Those in its columns only if it has neither groups nor windows: there they are values of groups, or of partitions.
@@ -130,7 +138,7 @@ def beside(node: exp.Select, rebind: Rebind) -> exp.Select:
         return node
     for join in (*constants, *laterals):  # what is looked up for each row comes last
         changed.append("joins", join)
-    return _bound(changed, rebind)
+    return _bound(changed, known.rebound)
 
 
 def _counted(asked: exp.Exists) -> exp.Subquery | None:
@@ -218,3 +226,8 @@ def _bound(query: exp.Expression, rebind: Rebind) -> exp.Select:
     found = rebind(query)
     assert isinstance(found, exp.Select)
     return found
+
+
+BLOCK_RULES: tuple[BlockRule, ...] = (without_not_in, with_exists, unnested, beside)
+"""Each leaves a block alone that it has nothing to say about. What one makes of a block, those after it take: NOT IN
+becomes NOT EXISTS and subqueries that are one row."""

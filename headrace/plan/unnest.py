@@ -17,6 +17,7 @@ One that depends on nothing is one row, with which all others are joined. In HAV
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -45,10 +46,20 @@ COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 Rebind = Callable[[exp.Expression], exp.Query]
 
 
-def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
-    """The block with such subqueries in its FROM; ``rebind`` binds a query that was put together."""
+class Known(Protocol):
+    """What a rule asks about the relations of a block."""
+
+    def rebound(self, query: exp.Expression) -> exp.Query:
+        """A query that was put together, bound again."""
+
+    def without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
+        """Whether neither side of IN can be NULL."""
+
+
+def unnested(node: exp.Select, known: Known) -> exp.Select:
+    """The block with such subqueries in its FROM."""
     where = conjuncts(node.args.get("where"))
-    found, changed = [], node.copy()
+    found, changed, rebind = [], node.copy(), known.rebound
     for number, each in enumerate(where):
         joined = _joined(each, f"{INTERNAL_PREFIX}q{number}", rebind)
         found += [each] if joined is None else joined[1]
@@ -63,7 +74,7 @@ def unnested(node: exp.Select, rebind: Rebind) -> exp.Select:
     return bound
 
 
-def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.In], bool]) -> exp.Select:
+def without_not_in(node: exp.Select, known: Known) -> exp.Select:
     """The block with NOT IN taken apart, where NULLs are possible: then it is not true if there is one on any side.
 
     x NOT IN (q)    NOT EXISTS (SELECT 1 FROM q WHERE q.y = x) AND
@@ -74,7 +85,7 @@ def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.I
     for number, each in enumerate(where):
         inner = each.this.unnest() if isinstance(each, exp.Not) else None
         asked = isinstance(inner, exp.In) and inner.args.get("query") is not None
-        if not asked or never_null(inner) or not _is_apart(inner):
+        if not asked or known.without_nulls(inner, node) or not _is_apart(inner):
             found.append(each)
             continue
         alias = f'"{INTERNAL_PREFIX}n{number}"'
@@ -91,7 +102,7 @@ def without_not_in(node: exp.Select, rebind: Rebind, never_null: Callable[[exp.I
         return node
     changed = node.copy()
     changed.set("where", exp.Where(this=conjunction(found)))
-    bound = rebind(changed)
+    bound = known.rebound(changed)
     assert isinstance(bound, exp.Select)
     return bound
 

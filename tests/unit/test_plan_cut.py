@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 
 import pytest
 from sqlglot import exp
 
-from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Relation
+from headrace.catalog import TABLE, Catalog, Column, KeyColumn, Operator, Relation
 from headrace.errors import Unsupported
 from headrace.plan.build import build
 from headrace.plan.cut import cut
 from headrace.plan.explain import explain_pieces
 from headrace.plan.keys import stream_key
 from headrace.plan.nodes import Node
-from headrace.plan.pieces import Keyed
+from headrace.plan.pieces import Keyed, rebound
+from headrace.plan.rewrites import BLOCK_RULES
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query, print_sql
 from headrace.types import SqlType
@@ -317,6 +319,66 @@ def test_the_order_of_inner_joins_follows_their_equalities(catalog):
 def test_what_stays_refused(catalog, text):
     with pytest.raises(Unsupported, match="not supported in a materialized view yet"):
         pieces(text, catalog)
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"key": ("nowhere",)}, "nowhere.* are not among the columns"),
+        ({"rest": ("k", "more")}, "more.* are not among the columns"),
+        ({"kept": (("x", "lost"),)}, "lost.* are not among the columns"),
+        ({"visible": 3}, "3 of the columns"),
+        ({"linear": ("u",)}, "u.* are not among the inputs"),
+        ({"whole": ("t", "u")}, "u.* are not among the inputs"),
+        ({"first": (1, 1)}, "is not a number of rows for each of"),
+        ({"clock": ("c", "<")}, "the clock is compared with c"),
+    ],
+)
+def test_pieces_check_themselves(catalog, changed, complaint):
+    bound = bind_query(parse_query("SELECT k, bit_or(x) AS c FROM t GROUP BY k"), catalog)
+    piece, _ = cut(bound, catalog, "v", bound.output)
+    piece = dataclasses.replace(piece, inputs=(("t", ("k",)),))
+    with pytest.raises(ValueError, match=complaint):
+        dataclasses.replace(piece, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"linear": (1, 2)}, r"\[2\] are not among the inputs"),
+        ({"as_of_now": (3,)}, r"\[3\] are not among the inputs"),
+        ({"passing": True}, "does not follow from changes of all inputs"),
+    ],
+)
+def test_operators_check_themselves(changed, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Operator(key=("k",), inputs=((1, ("k",)),), describe="inner join", **changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("SELECT id FROM t WHERE x > 1", []),
+        ("SELECT id FROM t WHERE k NOT IN (SELECT y FROM u)", ["without_not_in", "unnested"]),
+        ("SELECT id FROM t WHERE (k, x) IN (SELECT y, n FROM u)", ["with_exists"]),
+        ("SELECT id FROM t WHERE x > (SELECT max(n) FROM u WHERE u.y = t.k)", ["unnested"]),
+        ("SELECT id, (SELECT max(n) FROM u) AS m FROM t", ["beside"]),
+    ],
+)
+def test_which_rules_rewrite_a_block(catalog, text, rules):
+    class Here:
+        def rebound(self, query: exp.Expression) -> exp.Query:
+            return rebound(query, catalog)
+
+        def without_nulls(self, condition: exp.In, node: exp.Select) -> bool:
+            return False
+
+    node, used = bind_query(parse_query(text), catalog).expression, []
+    for rule in BLOCK_RULES:
+        before, node = node, rule(node, Here())
+        if node is not before:
+            used.append(rule.__name__)
+    assert used == rules
 
 
 def test_explain(catalog):
