@@ -6,6 +6,8 @@ of a few rows that is most of what a query costs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from headrace.engine.relations import with_logical_types
@@ -21,8 +23,9 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 
 class Batch:
-    def __init__(self, database):
-        self._engine = database.engine
+    def __init__(self, database, given: Mapping[str, pa.Table] | None = None):
+        """``given``: rows of relations that store none, with hidden columns."""
+        self._engine, self._given = database.engine, given or {}
         self._session = key_session(self._engine.spark)
         for name, value in INTERPRETED.items():
             self._session.conf.set(name, value)
@@ -33,7 +36,8 @@ class Batch:
         bound = bind_query(parse_query(query), catalog)
         for relation in (catalog.relations[id] for id in bound.relations):
             if relation.name not in self._named:
-                rows = live_rows(self._engine, relation.name, hidden=True)
+                rows = self._given.get(relation.name)
+                rows = live_rows(self._engine, relation.name, hidden=True) if rows is None else rows
                 frame = self._session.createDataFrame(rows, schema=Layout.of(relation).row_ddl)
                 self._named[relation.name] = f"batch_{relation.name}"
                 with_logical_types(relation, frame).createOrReplaceTempView(self._named[relation.name])

@@ -41,9 +41,12 @@ def ways(names: Sequence, seed: int, turn: int) -> dict:
     return {name: WAYS[(at + turn) % len(WAYS)] for at, name in enumerate(shuffled)}
 
 
-def differing(database, views: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The views that are not what their query says of the same epoch, and those that are empty."""
-    wrong, empty, batch = [], [], Batch(database)
+def differing(
+    database, views: Mapping[str, str], given: Mapping[str, pa.Table] | None = None
+) -> tuple[list[str], list[str]]:
+    """The views that are not what their query says of the same epoch, and those that are empty. ``given`` are the rows
+    of relations that store none."""
+    wrong, empty, batch = [], [], Batch(database, given)
     for name, query in views.items():
         there = _lines(live_rows(database.engine, name))
         if there != _lines(batch.answer(query)):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 from collections.abc import Iterator
 
 TABLES = {
@@ -66,6 +67,18 @@ class Generator:
     def _moment(self) -> str:
         self._now += datetime.timedelta(milliseconds=self._random.randint(50, 900))
         return f"TIMESTAMP '{self._now}'"
+
+
+_READ = re.compile(rf"(\b(?:FROM|JOIN)\s+|,\s+(?=\w+ AS )|\b(?:HOP|TUMBLE|SESSION)\()({'|'.join(TABLES)})\b")
+
+
+def on_views(query: str) -> str:
+    """The query over views in place of tables.
+
+    >>> on_views("SELECT b.auction, bidder FROM auction AS a, bid AS b JOIN person ON true")
+    'SELECT b.auction, bidder FROM v_auction AS a, v_bid AS b JOIN v_person ON true'
+    """
+    return _READ.sub(r"\1v_\2", query)
 
 
 _PER_WINDOW = "HOP(bid, date_time, INTERVAL '2 seconds', INTERVAL '10 seconds')"
@@ -153,12 +166,60 @@ WITH_MORE_COLUMNS = {
 }
 """Queries of what the benchmark's tables do not have."""
 
-ABOVE = {
-    "q4_above": (
-        "won",
-        "SELECT max(b.price) AS final, a.id, a.category FROM auction AS a, bid AS b WHERE a.id = b.auction"
-        " AND b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.category",
-        "SELECT category, avg(final) AS average FROM won GROUP BY category",
-    ),
+LOWER = {
+    "won": """SELECT max(b.price) AS final, a.id, a.category FROM auction AS a, bid AS b WHERE a.id = b.auction
+        AND b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.category""",
+    "winning": """SELECT id, item_name, seller, category, bidder, price, date_time
+        FROM (SELECT a.id, a.item_name, a.seller, a.category, b.bidder, b.price, b.date_time,
+        row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.date_time, b.bidder) AS place
+        FROM auction AS a JOIN bid AS b ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires) AS q
+        WHERE place <= 1""",
+    "counted": f"""SELECT auction, count(*) AS num, window_start AS starts FROM {_PER_WINDOW}
+        GROUP BY window_start, auction""",
+    "most_counted": "SELECT max(num) AS most, starts FROM counted GROUP BY starts",
+    "highest": """SELECT max(price) AS most, window_end AS ends FROM TUMBLE(bid, date_time, INTERVAL '10 seconds')
+        GROUP BY window_end""",
+    "newcomers": """SELECT id, name, window_start AS starts, window_end AS ends
+        FROM TUMBLE(person, date_time, INTERVAL '10 seconds') GROUP BY id, name, window_start, window_end""",
+    "sellers": """SELECT seller, window_start AS starts, window_end AS ends
+        FROM TUMBLE(auction, date_time, INTERVAL '10 seconds') GROUP BY seller, window_start, window_end""",
+    "of_bidders": """SELECT channel, to_char(date_time, 'YYYY-MM-DD') AS day, bidder, max(date_time) AS newest,
+        count(*) AS bids FROM bid GROUP BY channel, to_char(date_time, 'YYYY-MM-DD'), bidder""",
+    "of_auctions": "SELECT auction, count(*) AS bids FROM bid GROUP BY auction",
 }
-"""A view on a view: the lower one's name and query, and the upper one's."""
+"""Views for others to stand on: winning bids, windows, counts. Each comes after those that it reads itself."""
+
+ABOVE = {
+    "q4_above": "SELECT category, avg(final) AS average FROM won GROUP BY category",
+    "q5_above": """SELECT c.auction, c.num FROM counted AS c JOIN most_counted AS m ON c.starts = m.starts
+        AND c.num >= m.most""",
+    "q6_above": """SELECT seller, avg(price) OVER (PARTITION BY seller ORDER BY date_time, id
+        ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS average FROM winning""",
+    "q7_above": """SELECT b.auction, b.price, b.bidder, b.date_time FROM bid AS b JOIN highest AS w ON b.price = w.most
+        WHERE b.date_time BETWEEN w.ends - INTERVAL '10 seconds' AND w.ends""",
+    "q8_above": """SELECT p.id, p.name, p.starts FROM newcomers AS p JOIN sellers AS s
+        ON p.id = s.seller AND p.starts = s.starts AND p.ends = s.ends""",
+    "q9_above": "SELECT id, item_name, seller, category, bidder, price FROM winning",
+    "q16_above": """SELECT channel, day, max(newest) AS newest, sum(bids)::bigint AS bids, count(*) AS bidders
+        FROM of_bidders GROUP BY channel, day""",
+    "q102_above": """SELECT a.id, a.item_name, c.bids FROM auction AS a JOIN of_auctions AS c ON a.id = c.auction
+        WHERE c.bids >= (SELECT sum(bids)::bigint / count(*) FROM of_auctions)""",
+    "q103_above": "SELECT id, item_name FROM auction WHERE id IN (SELECT auction FROM of_auctions WHERE bids >= 3)",
+    "q105_above": """SELECT a.id, a.item_name, c.bids FROM auction AS a JOIN of_auctions AS c ON a.id = c.auction
+        ORDER BY c.bids DESC, a.id LIMIT 5""",
+    "q106_above": "SELECT min(final) AS lowest FROM won",
+}
+"""The same queries in layers, on views of :data:`LOWER` and on tables: each says what it says without "above"."""
+
+
+def below(query: str) -> list[str]:
+    """The views that a query in layers stands on, those first that others read.
+
+    >>> below(ABOVE["q5_above"]), below(ABOVE["q106_above"]), below(QUERIES["q5"])
+    (['counted', 'most_counted'], ['won'], [])
+    """
+    found: dict[str, None] = {}
+    for name, lower in LOWER.items():
+        if re.search(rf"\b{name}\b", query):
+            found |= dict.fromkeys([*below(lower), name])
+    return [*found]
