@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +31,21 @@ FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 if FRUGAL not in os.environ.get("SPARK_SUBMIT_OPTS", ""):
     os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {FRUGAL}".strip()
 
+
+def _new_seed() -> int:
+    """By hand, another one in each run. In CI, another one for each state of the code: what it says of a change can be
+    had again, and is about the change."""
+    if os.environ.get("CI"):
+        asked = ["git", "rev-parse", "HEAD:headrace"]
+        found = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        if found.returncode == 0:
+            return int(found.stdout, 16) % 1_000_000
+    return random.SystemRandom().randrange(1_000_000)
+
+
 # Of everything random that hypothesis does not draw. Workers inherit it, so one line says what to ask for to have the
 # same again; it is drawn into while tests run, because all workers must collect the same ones.
-DRAWN = os.environ.setdefault("HEADRACE_DRAWN", str(random.SystemRandom().randrange(1_000_000)))
+DRAWN = os.environ.setdefault("HEADRACE_DRAWN", str(_new_seed()))
 
 HERE = Path(__file__).parent
 WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE / "sources", HERE.parent / "headrace")
