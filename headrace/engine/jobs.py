@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.backfill.job import ALMOST, Input, Job
@@ -179,17 +180,23 @@ class Jobs:
         of_source = list(tables_of(state, relation.id)) if relation.kind == SOURCE else [relation.id]
         if filling := [id for id in of_source if self._engine.source_jobs.has(state, id)]:
             for id in filling:
-                self._engine.source_jobs.set_rate_limit(id, statement.limit)
+                with suppress(UndefinedJob):  # what has just ended needs no limit
+                    self._engine.source_jobs.set_rate_limit(id, statement.limit)
             return None
         on_source = [id for id, view in views_being_filled(state).items() if relation.id in view.inputs]
         for id in (limited := [*on_source, *events_for(state, relation.id)]):
-            self._engine.view_jobs.set_rate_limit(id, statement.limit)
+            with suppress(UndefinedJob):
+                self._engine.view_jobs.set_rate_limit(id, statement.limit)
+        complete = f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
         if str(relation.id) not in state.positions:
-            told = f'{relation.kind} "{relation.name}" is complete: there is nothing to limit'
-            return None if limited else told
-        self._change(
-            relation.id, lambda state, job, _: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER"
-        )
+            return None if limited else complete
+        try:
+            self._change(
+                relation.id, lambda state, job, _: with_job(state, job.replace(rate_limit=statement.limit)), "ALTER"
+            )
+        except UndefinedJob:  # it has just been filled, or dropped
+            self._engine.committed.catalog.get(statement.name, statement.kind)
+            return complete
         return None
 
     def set_parallelism(self, statement: ast.SetParallelism) -> None:

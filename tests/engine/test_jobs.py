@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from headrace.engine.jobs import Jobs
 from headrace.errors import HeadraceError, JobCancelled, JobFailed, UndefinedJob
 from headrace.serving.progress import Progress
 from headrace.shell import Interrupted, Shell
@@ -86,6 +87,22 @@ def test_a_job_is_called_what_its_relations_are_called_now(db, filling):
     go_on(db, "n")
     db.sql("WAIT n")
     assert db.sql("SELECT count(*) FROM n").rows() == [(4000,)]
+
+
+def test_a_limit_for_what_has_just_been_filled(db, filling, monkeypatch):
+    """It may end between what is looked at and the barrier at which the limit takes effect."""
+    filling("m")
+    change = Jobs._change
+
+    def late(self, id, wanted, what):
+        monkeypatch.undo()
+        go_on(db, "m")
+        db.sql("WAIT m")
+        change(self, id, wanted, what)
+
+    monkeypatch.setattr(Jobs, "_change", late)
+    result = db.sql("ALTER MATERIALIZED VIEW m SET BACKFILL_RATE_LIMIT = 100")
+    assert result.notice == 'materialized view "m" is complete: there is nothing to limit'
 
 
 def test_a_pause_is_no_part_of_the_speed(db, filling):
