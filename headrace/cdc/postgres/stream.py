@@ -21,6 +21,9 @@ PIECE_BYTES = 8 << 20
 FEEDBACK_SECONDS = 5.0
 """How often the server hears of us; or more often, if it has less patience (wal_sender_timeout)"""
 
+NEVER = 10**6
+"""Seconds"""
+
 
 class LogStream(LogFeed):
     def __init__(
@@ -72,13 +75,16 @@ class LogStream(LogFeed):
                     slot_name=self._slot,
                     start_lsn=format_lsn(start),
                     options={"proto_version": "1", "publication_names": f'"{self._publication}"'},
+                    status_interval=NEVER,
                 )
                 self._connected()
-                self._read(cursor, start, skip)
+                # A cursor that reads, and has confirmed all that came, goes on to confirm by itself what the server
+                # says that it has sent since. That may be more than is durable here; so another one confirms.
+                self._read(cursor, connection.cursor(), start, skip)
         finally:
             connection.close()
 
-    def _read(self, cursor: Any, start: int, skip: int) -> None:
+    def _read(self, cursor: Any, teller: Any, start: int, skip: int) -> None:
         decoder, told = Decoder(), time.monotonic()
         piece: Piece | None = None
         """Of the transaction that is arriving; None between two."""
@@ -90,7 +96,7 @@ class LogStream(LogFeed):
                 durable, full = self._durable, self._bytes > BUFFER_BYTES
                 nudged, self._nudged = self._nudged, False
             if nudged or time.monotonic() - told > self._feedback_seconds:
-                cursor.send_feedback(write_lsn=durable, flush_lsn=durable, reply=True, force=True)
+                teller.send_feedback(write_lsn=durable, flush_lsn=durable, reply=True, force=True)
                 told = time.monotonic()
             if full:
                 with self._lock:

@@ -7,7 +7,8 @@ import threading
 
 from headrace.cdc.postgres.server import parse_lsn
 from headrace.engine import splits
-from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, rows, theirs
+from headrace.engine.following import source_state
+from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, follower, rows, theirs
 from tests.engine.conftest import eventually
 
 pytestmark = NEEDS_POSTGRES
@@ -78,3 +79,19 @@ def test_log_of_others_is_let_go(db, postgres, source, monkeypatch):
 
     eventually(lambda: confirmed() >= parse_lsn(end))
     assert rows(db, "SELECT * FROM t") == []
+
+
+def test_the_slot_is_never_ahead_of_what_is_committed(db, postgres, source, monkeypatch):
+    """Who is killed finds it where the manifest says, or before. What else the server has sent, we have not got yet."""
+    monkeypatch.setattr("headrace.cdc.postgres.stream.FEEDBACK_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.engine.follower.IDLE_SECONDS", 0.5)
+    postgres.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TABLE busy (n int)")
+    db.sql("CREATE TABLE t (*) FROM pg TABLE 't'; WAIT t")
+    postgres.run("INSERT INTO t VALUES (2)")
+    caught_up(db, postgres)
+    before = source_state(db.engine.committed, follower(db)._id).lsn
+    for _ in range(50):
+        postgres.run("INSERT INTO busy SELECT generate_series(1, 500)")
+        confirmed = parse_lsn(postgres.run("SELECT confirmed_flush_lsn::text FROM pg_replication_slots")[0][0])
+        assert confirmed <= source_state(db.engine.committed, follower(db)._id).lsn
+    eventually(lambda: source_state(db.engine.committed, follower(db)._id).lsn > before)
