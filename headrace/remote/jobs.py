@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import INDEX, MATERIALIZED_VIEW
 from headrace.errors import JobCancelled, QueryCancelled, UndefinedJob
-from headrace.serving.pg_catalog.relations import FIRST_OID
 from headrace.serving.progress import CANCELLED, DONE, Progress
 from headrace.sql.text import quoted_string
 from headrace.types import quote_sql
@@ -100,11 +99,10 @@ def running_jobs(asking: RemoteSession, open: Open) -> list[RemoteJob]:
 
 def find_job(asking: RemoteSession, open: Open, name_or_id: str | int) -> RemoteJob:
     by_id = isinstance(name_or_id, int)
-    which = f"id = {FIRST_OID + name_or_id}" if by_id else f"name = {quoted_string(name_or_id)}"
+    which = f"id = {name_or_id}" if by_id else f"name = {quoted_string(name_or_id)}"
     query = f"SELECT id, name, relation_type, definition FROM rw_catalog.rw_relations WHERE {which}"
     running = {job["Id"] for job in by_name(asking, "SHOW JOBS")}
-    for number, name, kind, definition in asking.ask(query).rows():
-        id = number - FIRST_OID
+    for id, name, kind, definition in asking.ask(query).rows():
         if kind not in (MATERIALIZED_VIEW, INDEX) and id not in running:
             asking.ask(f"WAIT {quote_sql(name)}")  # for nothing; the server says so if it is none that is ever filled
         return RemoteJob(asking, open, id, name, definition or "")
@@ -120,9 +118,8 @@ def name_of(asking: RemoteSession, id: int) -> str | None:
 def _names(asking: RemoteSession, ids: list[int]) -> dict[int, str]:
     if not ids:
         return {}
-    listed = ", ".join(str(FIRST_OID + id) for id in ids)
-    rows = asking.ask(f"SELECT id, name FROM rw_catalog.rw_relations WHERE id IN ({listed})").rows()
-    return {number - FIRST_OID: name for number, name in rows}
+    listed = ", ".join(map(str, ids))
+    return dict(asking.ask(f"SELECT id, name FROM rw_catalog.rw_relations WHERE id IN ({listed})").rows())
 
 
 def by_name(asking: RemoteSession, statement: str) -> list[dict[str, Any]]:

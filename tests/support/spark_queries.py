@@ -124,9 +124,9 @@ class SparkQueries:
         call, kind = self._chance.choice(calls)
         plain = "WITHIN" not in call and "first_value" not in call and "array" not in call
         if plain and self._chance.random() < 0.2:
-            head, _, tail = call.partition("::")
-            call = f"{head} FILTER (WHERE {self._condition(columns)})"
-            call = f"({call})::{tail}" if tail else call
+            head, cast, tail = call.rpartition(")::")
+            only = f"FILTER (WHERE {self._condition(columns)})"
+            call = f"({head}) {only})::{tail}" if cast else f"{call} {only}"
         return call, kind
 
     def _aggregates(self, columns: Columns) -> list[tuple[str, str]]:
