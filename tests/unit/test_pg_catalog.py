@@ -97,6 +97,27 @@ def test_what_is_being_filled_is_not_populated():
     assert found["filling"] is False and found[SUMS.name] is True
 
 
+def test_the_key_of_a_view_may_be_null():
+    columns = (Column(name="item", type=SqlType("varchar")), Column(name="n", type=SqlType("bigint")))
+    groups = SUMS.replace(id=20, name="groups", columns=columns, pk=(KeyColumn(name="item"),))
+    keyed = ORDERS.replace(id=21, name="keyed", columns=columns, pk=(KeyColumn(name="item"),))
+    context = Context(state=Manifest(catalog=CATALOG.add(groups).add(keyed)))
+
+    def told(schema: str, name: str, whose: str, required: str, *relations: object) -> list[list]:
+        rows = SCHEMAS[schema][name].table(context).to_pylist()
+        return [[row[required] for row in rows if row[whose] == relation] for relation in relations]
+
+    assert told("pg_catalog", "pg_attribute", "attrelid", "attnotnull", oid(groups), oid(keyed)) == [
+        [False, False], [True, False]
+    ]  # fmt: skip
+    assert told("information_schema", "columns", "table_name", "is_nullable", "groups", "keyed") == [
+        ["YES", "YES"], ["NO", "YES"]
+    ]  # fmt: skip
+    assert told("rw_catalog", "rw_columns", "relation_id", "is_nullable", groups.id, keyed.id) == [
+        [True, True], [False, True]
+    ]  # fmt: skip
+
+
 def test_the_server_started_once():
     first, second = (resolve(parse_query("SELECT pg_postmaster_start_time()"), CONTEXT).query.sql() for _ in range(2))
     assert first == second and "now" not in first.lower()

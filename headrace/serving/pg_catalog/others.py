@@ -12,6 +12,7 @@ from headrace.serving.pg_catalog.relations import (
     Context,
     SystemRelation,
     has_key,
+    is_required,
     namespace_of,
     numbered,
     schema_of,
@@ -44,10 +45,9 @@ def _tables(context: Context) -> Iterator[tuple]:
 
 def _columns(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind(*_TABLE_TYPES):
-        keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
             kind = column.type
-            nullable = "YES" if column.nullable and column.name not in keys else "NO"
+            nullable = "NO" if is_required(relation, column) else "YES"
             inner = kind
             while inner.name == "array":  # arrays of arrays have no type of their own
                 inner = inner.element
@@ -168,7 +168,8 @@ def _rw_columns(context: Context) -> Iterator[tuple]:
         for number, column in enumerate(relation.columns, 1):
             yield (
                 relation.id, column.name, number, column.hidden, column.name in keys,
-                column.name in relation.distribution, column.generated is not None, column.nullable, str(column.type),
+                column.name in relation.distribution, column.generated is not None, not is_required(relation, column),
+                str(column.type),
             )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from headrace.serving.pg_catalog.relations import (
     SystemRelation,
     column_numbers,
     has_key,
+    is_required,
     key_oid,
     namespace_of,
     numbered,
@@ -68,11 +69,10 @@ def class_row(
 
 def _attribute(context: Context) -> Iterator[tuple]:
     for relation in context.shown:
-        keys = {key.name for key in relation.pk}
         for number, column in numbered(relation):
             yield attribute_row(
                 oid(relation), column.name, number, column.type,
-                required=not column.nullable or column.name in keys,
+                required=is_required(relation, column),
                 default=column.default is not None or column.generated is not None,
                 generated=column.generated is not None,
             )  # fmt: skip

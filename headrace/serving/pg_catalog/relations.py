@@ -140,6 +140,11 @@ def has_key(relation: Relation) -> bool:
     return relation.kind == TABLE and bool(relation.pk) and all(not relation.column(k.name).hidden for k in relation.pk)
 
 
+def is_required(relation: Relation, column: Column) -> bool:
+    """Whether it is never NULL. The key of a view is not declared: groups, say, have one that is NULL."""
+    return not column.nullable or (has_key(relation) and column.name in {key.name for key in relation.pk})
+
+
 def type_oid(kind: SqlType) -> int:
     return oid_of(kind)
 
