@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.spark import start_spark
 
-# Examples are random, in CI too, so that every run looks somewhere new; a failure prints the blob that replays it.
+# Examples are random; a failure prints the blob that replays it.
 settings.register_profile(
     "default", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
@@ -43,12 +43,20 @@ def _new_seed() -> int:
     return random.SystemRandom().randrange(1_000_000)
 
 
-# Of everything random that hypothesis does not draw. Workers inherit it, so one line says what to ask for to have the
+# Of everything random. Workers inherit it, so one line says what to ask for to have the
 # same again; it is drawn into while tests run, because all workers must collect the same ones.
 DRAWN = os.environ.setdefault("HEADRACE_DRAWN", str(_new_seed()))
 
 HERE = Path(__file__).parent
 WITHOUT_JVM = (HERE / "unit", HERE / "backfill", HERE / "sources", HERE.parent / "headrace")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """What hypothesis draws is known by the same number, where that is asked for or has to be had again."""
+    asked = os.environ.get("HEADRACE_SEED") or (DRAWN if os.environ.get("CI") else None)
+    if asked is not None and config.getoption("--hypothesis-seed") is None:
+        config.option.hypothesis_seed = asked
 
 
 @pytest.hookimpl(wrapper=True)
