@@ -17,7 +17,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from headrace.state.files import FOOTERS, Files, open_parquet
 from headrace.state.kept import KeptColumn, is_number, spread, stretches_of
 from headrace.state.layout import LEFT_OUT, Layout
+from headrace.state.recent import beside
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, GroupIndex, RunFile
 from headrace.state.small_blocks import KEY_BYTES, SMALL_FILE_ROWS, LongKeys, SmallBlocks, filled_up
 
@@ -60,6 +61,10 @@ _TEXT_BYTES = 32
 
 _KEY = ""
 """The name of no column: what the bytes of a key take"""
+
+LOOKED_UP_WITHOUT = 64
+"""Lookups of a relation after which a file that none of them has looked at is taken for gone. One that reads a relation
+as it was looks at some of its files only."""
 
 _VNODE_AND_MORE = 4
 """Bytes that any key has"""
@@ -95,7 +100,7 @@ class Blocks:
         self._columns: dict[str, KeptColumn] = {}
         self._absent: set[str] = set()
         self._lock = Lock()
-        self.bytes = 0
+        self.bytes = beside(0)
 
     def widths(self) -> dict[str, float]:
         """Bytes of a row in each column of which something is loaded, and in the keys."""
@@ -127,7 +132,7 @@ class Blocks:
                     for at in range(0, len(absent), GROUPS_AT_ONCE):
                         self._read(parquet, absent[at : at + GROUPS_AT_ONCE], wanted)
             keys = int(self.sizes[self._keyed].sum()) * self._keys.itemsize
-            self.bytes = keys + sum(column.bytes for column in self._columns.values())
+            self.bytes = beside(len(self._columns)) + keys + sum(column.bytes for column in self._columns.values())
 
     def missing(self, groups: np.ndarray, names: Iterable[str]) -> dict[bytes, list[str]]:
         """Columns by the row groups in which they are missing; the key's stand for the keys."""
@@ -210,20 +215,43 @@ class Blocks:
         return pa.table(arrays, schema=self._layout.stored_schema)
 
 
+@dataclass(eq=False)
+class _Held:
+    """Blocks of a file, what they were counted as, and when they were used last: by lookups of all relations, and of
+    their own."""
+
+    blocks: Blocks | SmallBlocks
+    bytes: int
+    used: int
+    looked_up: int
+
+
+@dataclass(eq=False)
+class _OfRelation:
+    files: OrderedDict[str, _Held] = field(default_factory=OrderedDict)
+    """By their paths, the least recently used one first"""
+    lookups: int = 0
+
+
 class BlockCache:
-    """Blocks of files, those of the least recently used ones forgotten first."""
+    """Blocks of files, those of the least recently used ones forgotten first.
+
+    A lookup looks at all files of a relation. So what several have not looked at was merged away, and goes, too.
+    """
 
     def __init__(self, limit: int = BLOCK_CACHE_BYTES):
         self._limit = limit
         self._lock = Lock()
-        self._held: OrderedDict[tuple[str, str], Blocks | SmallBlocks] = OrderedDict()
+        self._held: dict[tuple[str, int], _OfRelation] = {}
+        self._uses = 0
+        self.bytes = 0
         self._widths: OrderedDict[tuple[str, int], dict[str, float]] = OrderedDict()
         """Bytes of a row in columns of relations, as far as they are known"""
         self._refused: set[tuple[str, int]] = set()
 
     @property
-    def bytes(self) -> int:
-        return sum(blocks.bytes for blocks in self._held.values())
+    def files(self) -> int:
+        return sum(len(relation.files) for relation in self._held.values())
 
     def fits(
         self, files: Files, layout: Layout, stored: Sequence[RunFile], names: Iterable[str], indexes: IndexCache
@@ -275,36 +303,68 @@ class BlockCache:
             return self._widths[place]
 
     def of(self, files: Files, file: RunFile, layout: Layout, indexes: IndexCache) -> Blocks | SmallBlocks:
-        name = (files.root, file.path)
+        place = (files.root, layout.relation_id)
         with self._lock:
-            held = self._held.get(name)
-            if held is not None and held.schema.equals(layout.stored_schema):
-                self._held.move_to_end(name)
+            if (held := self._used(place, file.path, layout)) is not None:
                 return held
         small = file.rows <= SMALL_FILE_ROWS
         made = SmallBlocks(file, layout) if small else Blocks(file, indexes.get(file), layout)
         with self._lock:
-            now = self._held.get(name)
-            if now is None or now is held:  # which has the columns of before
-                now = self._held[name] = made
-            return now
+            if (held := self._used(place, file.path, layout)) is not None:  # another thread has made them as well
+                return held
+            relation = self._held.setdefault(place, _OfRelation())
+            self._forget(relation, file.path)  # which has the columns of before
+            relation.files[file.path] = _Held(made, made.bytes, self._uses, relation.lookups)
+            self.bytes += made.bytes
+            return made
 
-    def trim(self, files: Files, layout: Layout, used: Iterable[Blocks | SmallBlocks]) -> None:
-        """Forgets what is too much. Whoever reads it still may go on.
+    def _used(self, place: tuple[str, int], path: str, layout: Layout) -> Blocks | SmallBlocks | None:
+        relation = self._held.get(place)
+        held = None if relation is None else relation.files.get(path)
+        if held is None or not held.blocks.schema.equals(layout.stored_schema):
+            return None
+        self._uses += 1
+        held.used, held.looked_up = self._uses, relation.lookups
+        relation.files.move_to_end(path)
+        return held.blocks
+
+    def trim(
+        self, files: Files, layout: Layout, used: Iterable[Blocks | SmallBlocks], *, given_up: bool = False
+    ) -> None:
+        """Ends a lookup, in which not all files were looked at if it was ``given_up``: forgets what is too much, and
+        what is gone. Whoever reads it still may go on.
 
         If that is something that a relation has just ``used``, it takes more than was thought.
         """
-        forgotten = set()
+        used, forgotten = list(used), set()
         with self._lock:
-            total = self.bytes
-            while total > self._limit:
-                _, blocks = self._held.popitem(last=False)
-                forgotten.add(id(blocks))
-                total -= blocks.bytes
+            relation = self._held.get((files.root, layout.relation_id), _OfRelation())
+            for each in used:
+                held = relation.files.get(each.file.path)
+                if held is not None and held.blocks is each:
+                    self.bytes += each.bytes - held.bytes
+                    held.bytes = each.bytes
+            relation.lookups += not given_up
+            while (oldest := _oldest(relation)) is not None and relation.lookups - oldest.looked_up > LOOKED_UP_WITHOUT:
+                self._forget(relation, oldest.blocks.file.path)
+            while self.bytes > self._limit:
+                holding = [each for each in self._held.values() if each.files]
+                fullest = min(holding, key=lambda each: _oldest(each).used)
+                oldest = _oldest(fullest)
+                forgotten.add(id(oldest.blocks))
+                self._forget(fullest, oldest.blocks.file.path)
         if any(id(each) in forgotten for each in used):
             for each in used:
                 if isinstance(each, Blocks):
                     self._learn(files, layout, each.widths())
+
+    def _forget(self, relation: _OfRelation, path: str) -> None:
+        if (held := relation.files.pop(path, None)) is not None:
+            self.bytes -= held.bytes
+
+
+def _oldest(relation: _OfRelation) -> _Held | None:
+    return next(iter(relation.files.values()), None)
 
 
 BLOCKS = BlockCache()
@@ -379,6 +439,7 @@ def _found(
             asked = [name for name in names if name != WEIGHT or file.retractions]
             todo.append(_Todo(blocks=blocks, names=asked, ranges=inside, first=first, last=last, groups=groups))
         if most is not None and rows > most:
+            BLOCKS.trim(files, layout, (), given_up=True)
             return None
     # To decode takes two threads half as long; to find rows in what is there takes them longer than one.
     to_read = [each for each in todo if each.to_read]

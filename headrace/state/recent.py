@@ -14,6 +14,15 @@ import pyarrow as pa
 RECENT_BYTES = 32 << 20
 """Of rows that are kept, those written longest ago forgotten first."""
 
+_OBJECT_BYTES = 1 << 10
+"""Of each column, and twice as much of what holds them, however few rows there are: objects, and buffers that begin at
+multiples of 64 bytes. Measured: 10,294 for a table of 9 columns and 10 rows, of which the values are 720."""
+
+
+def beside(columns: int) -> int:
+    """Bytes that rows which are kept take besides their values."""
+    return (columns + 2) * _OBJECT_BYTES
+
 
 class RecentRows:
     def __init__(self, limit: int = RECENT_BYTES):
@@ -25,16 +34,20 @@ class RecentRows:
     def put(self, name: tuple[str, str], rows: pa.Table) -> None:
         """The rows of a file, by where the files are and its path; in the stored schema, and as they lie in it."""
         with self._lock:
-            if name in self._held or rows.nbytes > self._limit:
+            if name in self._held or _bytes(rows) > self._limit:
                 return
             self._held[name] = rows
-            self.bytes += rows.nbytes
+            self.bytes += _bytes(rows)
             while self.bytes > self._limit:
-                self.bytes -= self._held.popitem(last=False)[1].nbytes
+                self.bytes -= _bytes(self._held.popitem(last=False)[1])
 
     def get(self, name: tuple[str, str]) -> pa.Table | None:
         with self._lock:
             return self._held.get(name)
+
+
+def _bytes(rows: pa.Table) -> int:
+    return beside(rows.num_columns) + rows.nbytes
 
 
 RECENT = RecentRows()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.state.files import Files, open_parquet
 from headrace.state.layout import Layout
-from headrace.state.recent import RECENT
+from headrace.state.recent import RECENT, beside
 from headrace.state.runs import EPOCH, VNODE, WEIGHT, RunFile
 
 SMALL_FILE_ROWS = 4096
@@ -49,7 +49,7 @@ class SmallBlocks:
         self._low, self._high = (np.array([bound], dtype=f"S{self.width}") for bound in (file.low, file.high))
         self._keys: np.ndarray | None = None
         self._lock = Lock()
-        self.bytes = 0
+        self.bytes = beside(0)
 
     def groups_of(self, lows: np.ndarray, highs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         inside = (highs >= self._low) & (lows <= self._high)
@@ -70,7 +70,7 @@ class SmallBlocks:
             self._rows = self._layout.stored(rows).combine_chunks()
             keys = filled_up(self._layout, self._rows, self.width)
             self.width = keys.itemsize
-            self.bytes = keys.nbytes + self._rows.nbytes
+            self.bytes = beside(self._rows.num_columns) + keys.nbytes + self._rows.nbytes
             self._keys = keys  # at last: another thread may look
 
     def rows_in(self, lows: np.ndarray, highs: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:

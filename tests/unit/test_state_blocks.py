@@ -18,7 +18,7 @@ from headrace.state import blocks, lookup, small_blocks
 from headrace.state.keys import KeyCodec
 from headrace.state.layout import LEFT_OUT, Layout
 from headrace.state.lookup import IndexCache
-from headrace.state.recent import RecentRows
+from headrace.state.recent import RecentRows, beside
 from headrace.state.runs import EPOCH, SIDECAR, VNODE, WEIGHT, GroupIndex, Run, RunFile
 from headrace.state.small_blocks import KEY_BYTES, LongKeys
 from headrace.state.storage import LocalStorage
@@ -199,7 +199,7 @@ def test_what_is_much_is_left_to_others(tmp_path, monkeypatch):
     _fill(stored, KEYS[0], random.Random(1))
     keys = stored.layout.encode(newest_live(stored.layout, pa.concat_tables(stored.rows)))
     assert stored.find(keys, [EPOCH, WEIGHT], most=10) is None
-    assert blocks.BLOCKS.bytes == 0
+    assert blocks.BLOCKS.bytes == blocks.BLOCKS.files * beside(0)
     assert stored.find(keys, [EPOCH, WEIGHT]).num_rows == len(keys)
     nothing = np.empty((0, stored.layout.codec.width), np.uint8)
     files = stored.storage.files
@@ -211,12 +211,48 @@ def test_what_is_kept_is_bounded(tmp_path, monkeypatch):
     _fill(stored, KEYS[0], random.Random(2))
     live = newest_live(stored.layout, pa.concat_tables(stored.rows))
     keys = stored.layout.encode(live)
-    for limit in (0, 1_000, 1_000_000):
+    for limit in (0, 40_000, 1_000_000):
         monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache(limit))
         for _ in range(2):
             assert stored.find(keys, [EPOCH, WEIGHT, "note"]).num_rows == len(keys)
             assert blocks.BLOCKS.bytes <= limit
         assert (limit == 0) == (blocks.BLOCKS.bytes == 0)
+
+
+@pytest.mark.parametrize("small", [0, 1000])
+def test_what_was_merged_away_is_forgotten(tmp_path, monkeypatch, small):
+    """Each epoch writes a file and merges all others, as it is with small writes that never end."""
+    monkeypatch.setattr(blocks, "SMALL_FILE_ROWS", small)
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    layout = _layout([("a", SqlType("bigint"), KeyColumn(name="a"))])
+    stored = Stored(tmp_path, layout)
+    most, few = 0, 4
+    for epoch in range(3 * blocks.LOOKED_UP_WITHOUT):
+        row = {"a": [epoch], "note": ["x"], "price": [Decimal(1)]}
+        stored.write(pa.table(row, schema=layout.row_schema), [1], epoch)
+        stored.rows, stored.files = stored.rows[-few:], stored.files[-few:]
+        keys = layout.encode(pa.concat_tables(stored.rows))
+        assert stored.find(keys, [EPOCH, WEIGHT, "note"]).num_rows == len(keys)
+        most = max(most, blocks.BLOCKS.files)
+    assert most <= blocks.LOOKED_UP_WITHOUT + few + 1
+    assert blocks.BLOCKS.bytes == sum(stored_bytes(blocks.BLOCKS))
+
+
+def stored_bytes(cache: blocks.BlockCache) -> list[int]:
+    return [held.blocks.bytes for relation in cache._held.values() for held in relation.files.values()]
+
+
+def test_a_lookup_of_some_files_forgets_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+    stored = Stored(tmp_path, _layout(KEYS[0]))
+    _fill(stored, KEYS[0], random.Random(4))
+    keys = stored.layout.encode(newest_live(stored.layout, pa.concat_tables(stored.rows)))
+    stored.find(keys, [EPOCH])
+    there = blocks.BLOCKS.files
+    assert there == len(stored.files)
+    for _ in range(2 * blocks.LOOKED_UP_WITHOUT):
+        assert stored.find(keys, [EPOCH], most=1) is None
+    assert blocks.BLOCKS.files == there
 
 
 def test_who_may_be_kept(tmp_path):
