@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.engine import maintenance, writes
+from headrace.engine import changed, maintenance, writes
 from headrace.errors import (
     CorruptWarehouse,
     Fenced,
@@ -24,7 +24,7 @@ from headrace.errors import (
     UndefinedRelation,
     WarehouseInUse,
 )
-from headrace.state import blocks, small_blocks
+from headrace.state import blocks, first_rows, small_blocks, whole
 from headrace.state import storage as storage_module
 from headrace.state.recent import RecentRows
 from tests.engine.conftest import PATIENCE, Clients, Gate, eventually
@@ -272,12 +272,17 @@ def test_a_damaged_manifest(db, t, warehouse, spark, damage):
         assert rows(again, "SELECT * FROM t") == [(1, 1), (2, 2)]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "missing"])
-def test_a_damaged_data_file(db, t, damage, monkeypatch):
-    db.sql("CREATE TABLE other (id INT PRIMARY KEY)")
-    # Who has just written the rows, or has read them, does not need the file for a while.
-    monkeypatch.setattr(small_blocks, "RECENT", RecentRows())
+@pytest.fixture
+def nothing_kept(monkeypatch):
+    """Who has just written the rows, or has read them, does not need the file for a while."""
+    for reader in (changed, first_rows, small_blocks, whole):
+        monkeypatch.setattr(reader, "RECENT", RecentRows())
     monkeypatch.setattr(blocks, "BLOCKS", blocks.BlockCache())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing"])
+def test_a_damaged_data_file(db, t, damage, nothing_kept):
+    db.sql("CREATE TABLE other (id INT PRIMARY KEY)")
     (file,) = files_of(db, "t")
     good = file.read_bytes()
     if damage == "missing":
@@ -301,7 +306,7 @@ def test_a_damaged_data_file(db, t, damage, monkeypatch):
     assert rows(db, "SELECT * FROM t") == [(1, 2), (2, 3)]
 
 
-def test_an_empty_data_file_is_not_a_table_without_rows(db, t, warehouse, spark):
+def test_an_empty_data_file_is_not_a_table_without_rows(db, t, warehouse, spark, nothing_kept):
     """Spark takes it for one."""
     (file,) = files_of(db, "t")
     good = file.read_bytes()
