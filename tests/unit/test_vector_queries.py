@@ -100,6 +100,9 @@ def test_answers(text, rows):
         "SELECT random()",
         "WITH q AS (SELECT id FROM t) SELECT id FROM q",
         "SELECT k, k AS again, count(*) FROM t GROUP BY k, s",
+        "SELECT count(*) FROM (SELECT k, k FROM t GROUP BY k) AS q",
+        "SELECT count(*) FROM (SELECT k, s AS k, count(*) FROM t GROUP BY k, s) AS q",
+        'SELECT "a.b".c FROM (SELECT id AS c FROM t) AS "a.b"',  # it would be called like b.c of a
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t WHERE t.id = t.k)",  # both are called t
         "SELECT id FROM t WHERE EXISTS (SELECT count(*) FROM t AS u WHERE u.id = 77)",  # one row, whatever there is
         "SELECT id FROM t WHERE EXISTS (SELECT unnest(ARRAY[u.id]) FROM t AS u)",
