@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from headrace.operators.vector_pairs import MOST_PAIRS, all_pairs, numbered, pairs
+from headrace.operators.vector_pairs import MOST_PAIRS, all_pairs, bytes_of, numbered, pairs
 from headrace.operators.vector_windows import NEIGHBOURS, NUMBERS, TOTALS, Window
 from headrace.operators.vectorize import vector_of, vector_projection
 from headrace.operators.vectors import Datum, NotVectorized, Vector, VectorFilter, VectorProject
@@ -132,7 +132,7 @@ class Joined:
             mine, theirs = pairs([one for one, _ in both], [other for _, other in both])
         else:
             mine, theirs = all_pairs(left.num_rows, right.num_rows)
-        if len(mine) * sum(side.nbytes // max(1, side.num_rows) for side in (left, right)) > self.most_bytes:
+        if bytes_of(left, mine) + bytes_of(right, theirs) > self.most_bytes:
             raise NotVectorized("a join of large rows")
         if self.condition is not None:
             keep = self.condition.evaluate(_beside(left.take(mine), right.take(theirs)))

@@ -134,6 +134,21 @@ def test_only_the_columns_that_are_named_are_joined():
                 plan.evaluate({1: wide})
 
 
+def test_a_large_row_that_most_pairs_have():
+    """However small the others are."""
+    large = pa.table(
+        {
+            "id": pa.array(range(100), pa.int32()),
+            "k": pa.array([0] * 100, pa.int32()),
+            "s": pa.array(["x" * 400_000, *(["y"] * 99)]),
+            "f": pa.nulls(100, pa.float64()),
+        }
+    )
+    with pytest.raises(NotVectorized, match="large rows"):
+        query("SELECT u.s FROM t JOIN t AS u ON t.k = u.id").evaluate({1: large})
+    assert query("SELECT t.s FROM t JOIN t AS u ON t.k = u.id").evaluate({1: large}).num_rows == 100
+
+
 def test_quotients_of_views_are_printed_by_their_value():
     """A column is shown as it is stored; one that is computed may need its operands."""
     ratio = Column(name="r", type=SqlType("numeric", precision=38, scale=20, quotient=(0, 0)))
