@@ -50,3 +50,15 @@ def pairs(left: Sequence[Datum], right: Sequence[Datum]) -> tuple[pa.Array, pa.A
             raise NotVectorized("a join of many rows")
     joined = tables[0].join(tables[1], names, join_type="inner", use_threads=False).combine_chunks()
     return tuple(pc.fill_null(joined[name].combine_chunks(), 0) for name in ("mine", "theirs"))
+
+
+def bytes_of(rows: pa.Table, taken: pa.Array) -> int:
+    """About what rows take, each as often as it is asked for: of many pairs all may have the one row that is large."""
+    size = 0
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            lengths = pc.fill_null(pc.binary_length(column), 0)
+            size += 4 * len(taken) + (pc.sum(lengths.take(taken)).as_py() or 0)
+        else:
+            size += len(taken) * (column.nbytes // max(1, rows.num_rows))
+    return size

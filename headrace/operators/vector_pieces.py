@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from headrace.operators.vector_pairs import MOST_PAIRS, all_pairs, numbered, pairs
+from headrace.operators.vector_pairs import MOST_PAIRS, all_pairs, bytes_of, numbered, pairs
 from headrace.operators.vector_windows import NEIGHBOURS, NUMBERS, TOTALS, Window
 from headrace.operators.vectorize import vector_of, vector_projection
 from headrace.operators.vectors import Datum, NotVectorized, Vector, VectorFilter, VectorProject
@@ -132,7 +132,7 @@ class Joined:
             mine, theirs = pairs([one for one, _ in both], [other for _, other in both])
         else:
             mine, theirs = all_pairs(left.num_rows, right.num_rows)
-        if len(mine) * sum(side.nbytes // max(1, side.num_rows) for side in (left, right)) > self.most_bytes:
+        if bytes_of(left, mine) + bytes_of(right, theirs) > self.most_bytes:
             raise NotVectorized("a join of large rows")
         if self.condition is not None:
             keep = self.condition.evaluate(_beside(left.take(mine), right.take(theirs)))
@@ -331,9 +331,7 @@ class _Builder:
 
     def select(self, node: exp.Expression, types: Mapping[str, SqlType], alias: str | None = None) -> Mapped:
         plan, _ = self._rows(node, {"expressions", "from_", "joins", "where"})
-        names = [each.alias_or_name for each in node.expressions]
-        if len(set(names)) < len(names):
-            raise NotVectorized("two columns of one name")
+        names = _check_names(node)
         items, windows = _without_windows([each.unalias() for each in node.expressions])
         if windows:
             plan = Windowed(plan, windows)
@@ -348,6 +346,7 @@ class _Builder:
         if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
             raise NotVectorized("several groupings")
         grouped = list(group.expressions) if group is not None else []
+        _check_names(node)
         shown = [each.unalias() for each in node.expressions]
         if any(each not in shown for each in grouped):
             raise NotVectorized("a group that is not shown")
@@ -425,6 +424,8 @@ class _Builder:
         alias = node.args.get("alias")
         if alias is None or alias.args.get("columns"):
             raise NotVectorized("a source without a name, or with names for its columns")
+        if "." in alias.name:  # a.b of c would be the same as a of b.c
+            raise NotVectorized("a name with a dot")
         if isinstance(node, exp.Subquery):
             if any(value for name, value in node.args.items() if name not in ("this", "alias")):
                 raise NotVectorized("more than a subquery")
@@ -451,6 +452,14 @@ def count_of(clause: exp.Expression, what: str) -> int:
     if not plain or not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
         raise NotVectorized(f"{what} of an expression")
     return int(number.name)
+
+
+def _check_names(node: exp.Expression) -> list[str]:
+    """What a block calls its columns."""
+    names = [each.alias_or_name for each in node.expressions]
+    if len(set(names)) < len(names):
+        raise NotVectorized("two columns of one name")
+    return names
 
 
 def _makes_rows(item: exp.Expression) -> bool:

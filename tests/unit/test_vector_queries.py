@@ -100,6 +100,9 @@ def test_answers(text, rows):
         "SELECT random()",
         "WITH q AS (SELECT id FROM t) SELECT id FROM q",
         "SELECT k, k AS again, count(*) FROM t GROUP BY k, s",
+        "SELECT count(*) FROM (SELECT k, k FROM t GROUP BY k) AS q",
+        "SELECT count(*) FROM (SELECT k, s AS k, count(*) FROM t GROUP BY k, s) AS q",
+        'SELECT "a.b".c FROM (SELECT id AS c FROM t) AS "a.b"',  # it would be called like b.c of a
         "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM t WHERE t.id = t.k)",  # both are called t
         "SELECT id FROM t WHERE EXISTS (SELECT count(*) FROM t AS u WHERE u.id = 77)",  # one row, whatever there is
         "SELECT id FROM t WHERE EXISTS (SELECT unnest(ARRAY[u.id]) FROM t AS u)",
@@ -129,6 +132,21 @@ def test_only_the_columns_that_are_named_are_joined():
         else:
             with pytest.raises(NotVectorized, match="large rows"):
                 plan.evaluate({1: wide})
+
+
+def test_a_large_row_that_most_pairs_have():
+    """However small the others are."""
+    large = pa.table(
+        {
+            "id": pa.array(range(100), pa.int32()),
+            "k": pa.array([0] * 100, pa.int32()),
+            "s": pa.array(["x" * 400_000, *(["y"] * 99)]),
+            "f": pa.nulls(100, pa.float64()),
+        }
+    )
+    with pytest.raises(NotVectorized, match="large rows"):
+        query("SELECT u.s FROM t JOIN t AS u ON t.k = u.id").evaluate({1: large})
+    assert query("SELECT t.s FROM t JOIN t AS u ON t.k = u.id").evaluate({1: large}).num_rows == 100
 
 
 def test_quotients_of_views_are_printed_by_their_value():
