@@ -497,9 +497,10 @@ class Session:
 
     def _dropped(self, statement: ast.Drop, tag: str) -> Result:
         apply, what = self._definitions.drop(statement), ", ".join(statement.names)
-        if statement.kind != SOURCE:
+        named = (self._engine.committed.catalog.find(name) for name in statement.names)
+        if statement.kind != SOURCE and not any(each is not None and each.follows for each in named):
             return self._mutate(apply, tag, what)
-        result = Result(tag)  # its server has been told: there is no way back
+        result = Result(tag)  # a server has been told of it, or will be: there is no way back, whoever waits
         result.notice = self._engine.coordinator.mutate(apply, what)
         return result
 
