@@ -412,7 +412,7 @@ class Backfills:
         if isinstance(error, DataError) or pace.failures >= ATTEMPTS:
             self._reasons[job.id] = reason
             return reason
-        log.warning('reading a chunk for "%s" failed and is tried again: %s', job.name, reason.message)
+        log.warning('reading a chunk for "%s" failed and is tried again: %s', job.name, reason.for_log)
         return None
 
     def land(self, state: Manifest, landings: Sequence[Landing | Build]) -> Manifest:

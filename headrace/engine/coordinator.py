@@ -46,6 +46,8 @@ log = logging.getLogger("headrace")
 RETRIES = 2
 QUEUE_ROWS = 500_000
 """Rows of small writes that may wait; a client that brings more waits itself."""
+LOOKS_EVERY = 0.1
+"""Seconds, whether it still wants to"""
 
 SYNCED_AT_ONCE = 8
 """Files of an epoch that are made durable side by side."""
@@ -158,14 +160,16 @@ class Coordinator:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, request: Request) -> Future:
+    def submit(self, request: Request, *, while_waiting: Callable[[], None] = lambda: None) -> Future:
+        """``while_waiting``: called again and again if there is no room for it yet; raises if nobody wants it."""
         with self._changed:
             self.refuse_if_stopped()
             asked = time.monotonic()
             if isinstance(request, Write):
                 while self._queued_rows and self._queued_rows + request.rows > QUEUE_ROWS:
-                    self._changed.wait()
+                    self._changed.wait(LOOKS_EVERY)
                     self.refuse_if_stopped()
+                    while_waiting()
                 self._queued_rows += request.rows
             self._queue.append(request)
             self._asked[request.future] = asked

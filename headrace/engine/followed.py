@@ -106,7 +106,7 @@ class Followed:
     def put_off(self, error: HeadraceError) -> None:
         """The server refuses it: it is asked again later."""
         if self.trouble is None or self.trouble.message != error.message:
-            log.warning('table "%s" cannot be read now: %s', self.relation.name, error.message)
+            log.warning('table "%s" cannot be read now: %s', self.relation.name, error.for_log)
         self.trouble, self.asked = error, None
         self.next_at = time.monotonic() + min(30.0, 0.1 * 2**self.refusals)
         self.refusals += 1

@@ -367,7 +367,8 @@ class Follower:
         for id, intake in intakes.items():
             self._reads.set_intake(self._tables[id], intake)
             if intake.progress.error is not None:
-                log.error('table "%s" has stopped: %s', self._tables[id].relation.name, intake.progress.error)
+                reason = getattr(intake.progress.error, "for_log", intake.progress.error)
+                log.error('table "%s" has stopped: %s', self._tables[id].relation.name, reason)
 
     def _commit_idle(self) -> None:
         """What is not ours passes, too: its log need not be kept."""

@@ -266,7 +266,7 @@ class Histories:
             return
         filling.error = error
         if filling.failures == 1:
-            log.warning('source "%s": reading a history failed, and is tried again: %s', name, error.message)
+            log.warning('source "%s": reading a history failed, and is tried again: %s', name, error.for_log)
 
     def give_up(self, id: int | None, error: HeadraceError) -> bool:
         """A view that is only being made must not stand in the way of the others; False: it is not one of those."""

@@ -76,8 +76,22 @@ def _concerned(event: Any, tables: Mapping[int, Followed]) -> Iterator[tuple[Fol
                 yield table, relation
 
 
-def told(error: HeadraceError) -> str:
-    return error.message if error.hint is None else f"{error.message} ({error.hint})"
+class Reason(str):
+    """Why a table has stopped, for who asks for it."""
+
+    for_log: str
+
+    def __new__(cls, text: str, *, for_log: str | None = None) -> Reason:
+        reason = super().__new__(cls, text)
+        reason.for_log = text if for_log is None else for_log
+        return reason
+
+
+def told(error: HeadraceError) -> Reason:
+    def with_hint(text: str) -> str:
+        return text if error.hint is None else f"{text} ({error.hint})"
+
+    return Reason(with_hint(error.message), for_log=with_hint(error.for_log))
 
 
 def add_steps(

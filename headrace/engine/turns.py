@@ -77,7 +77,7 @@ class Turns:
 
     def _failed(self, error: HeadraceError) -> None:
         if self.error is None or self.error.message != error.message:
-            log.warning("%s: %s", self._subject(), error.message)
+            log.warning("%s: %s", self._subject(), error.for_log)
         self.error = error
 
     def _rest(self, seconds: float) -> None:

@@ -13,6 +13,7 @@ from headrace.serving.wire.copy_format import CopyOptions, lines_of
 from headrace.sql.arriving import converted, refuse_unless_writable, target_columns
 from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression
+from headrace.sql.names import TEMPORARY_SCHEMA
 from headrace.sql.text import quoted_string
 from headrace.types import quote_sql
 
@@ -62,6 +63,7 @@ def _slices(rows: pa.Table) -> Iterator[pa.Table]:
 def _relation(session: RemoteSession, name: str) -> Relation:
     """What the server's catalog says of it."""
     found = session.ask(_COLUMNS.format(name=quoted_string(name))).rows()
+    found = [row for row in found if row[-1] == found[0][-1]]  # a temporary table hides another of its name
     if not found:
         session.ask(f"DESCRIBE {quote_sql(name)}")  # the server says what it says of names that there are not
     columns = tuple(
@@ -71,12 +73,13 @@ def _relation(session: RemoteSession, name: str) -> Relation:
             hidden=hidden,
             generated="…" if generated else None,
         )
-        for column, kind, hidden, generated, _ in found
+        for column, kind, hidden, generated, *_ in found
     )
-    return Relation(id=0, name=name, kind=found[0][-1] if found else TABLE, columns=columns)
+    return Relation(id=0, name=name, kind=found[0][-2] if found else TABLE, columns=columns)
 
 
-_COLUMNS = """\
-SELECT c.name, c.data_type, c.is_hidden, c.is_generated, r.relation_type
-FROM rw_catalog.rw_columns c JOIN rw_catalog.rw_relations r ON c.relation_id = r.id WHERE r.name = {name}
-ORDER BY c.position"""
+_COLUMNS = f"""\
+SELECT c.name, c.data_type, c.is_hidden, c.is_generated, r.relation_type, r.id
+FROM rw_catalog.rw_columns c JOIN rw_catalog.rw_relations r ON c.relation_id = r.id
+JOIN rw_catalog.rw_schemas s ON r.schema_id = s.id WHERE r.name = {{name}}
+ORDER BY s.name <> '{TEMPORARY_SCHEMA}', c.position"""

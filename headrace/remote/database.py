@@ -43,8 +43,9 @@ class RemoteDatabase:
 
     def session(self) -> RemoteSession:
         """A session with variables of its own: a connection of its own, open until it is closed, or the database is."""
-        session = self._open()
-        self._opened.append(session)
+        with self._lock:
+            session = self._open_now()
+            self._opened = [*(each for each in self._opened if not each.closed), session]
         return session
 
     def insert(self, table: str, rows: pa.Table) -> int:

@@ -67,7 +67,14 @@ class RemoteResult:
         """Takes in all rows that are still on their way, unless they have passed."""
         if self._coming is None:
             return
-        pieces = iter(self._coming)
+        try:
+            self._take_in(iter(self._coming))
+        except BaseException:
+            self._passed = True  # those that have come so far are not the result
+            raise
+        self._end()
+
+    def _take_in(self, pieces: Iterator[Columns]) -> None:
         while block := list(islice(pieces, 1)):
             count = len(block[0][0])
             while count < BLOCK_ROWS and (piece := next(pieces, None)) is not None:
@@ -75,7 +82,6 @@ class RemoteResult:
                 count += len(piece[0])
             whole = (list(chain.from_iterable(parts)) for parts in zip(*block, strict=True))
             self._kept.append([pa.array(column, pa.binary()) for column in whole])
-        self._end()
 
     def _end(self) -> None:
         if self._coming is not None:

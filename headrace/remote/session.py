@@ -97,6 +97,10 @@ class RemoteSession:
         """Its temporary tables go."""
         self._connection.close()
 
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
     def __repr__(self) -> str:
         return f"<RemoteSession {self._address}>"
 

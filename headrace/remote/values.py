@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.errors import DataError
 from headrace.intervals import Interval, parse_interval
-from headrace.serving.wire.oids import oid_of, typed
+from headrace.serving.wire.oids import OID, oid_of, typed
 from headrace.sources.json_texts import normal_text
 from headrace.sql.composites import array_items
 from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, SqlType, array_of
@@ -37,7 +37,8 @@ def column_type(oid: int, modifier: int) -> SqlType:
     >>> str(column_type(1231, numeric_of(10, 2).modifier)), str(column_type(2249, -1))
     ('numeric(10,2)[]', 'varchar')
     """
-    kind = typed(oid, modifier)
+    # A parameter may be a larger number than a relation has; what comes is one of those.
+    kind = SqlType("integer", modifier=OID) if oid == OID else typed(oid, modifier)
     leaf = kind.element if kind is not None and kind.name == "array" else kind
     if leaf is None or leaf.name not in _READERS:
         return SqlType("varchar")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import EngineClosed, Unsupported
 from headrace.notices import Notice
 from headrace.remote.errors import told
+from headrace.sql.text import nul_character
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 100
 """Rows that are taken over at once, if libpq can; else one. They may be wide."""
+LOOKS_EVERY = 0.5
+"""Seconds, whether another thread has closed the connection: a socket that is closed wakes nobody who waits for it"""
 
 
 class Wire:
@@ -46,6 +49,8 @@ class Wire:
     def send(self, text: str) -> None:
         import psycopg
 
+        if "\0" in text:  # libpq would take it for the end, and what is before it for a statement
+            raise nul_character()
         self.begin()
         try:
             self._pq.send_query(text.encode())
@@ -123,10 +128,11 @@ class Wire:
 
     def _ready(self, events: int) -> int:
         """Waits for the socket, in a way that Ctrl-C can interrupt."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._pq.socket, events)
-            ((_, found),) = selector.select()
-            return found
+        while True:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._pq.socket, events)  # which a connection that is closed has no more
+                for _, found in selector.select(LOOKS_EVERY):
+                    return found
 
 
 def columns_of(answer: PGresult) -> Iterator[list[bytes | None]]:

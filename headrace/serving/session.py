@@ -82,6 +82,7 @@ class Session:
 
     def execute(self, text: str) -> Iterator[Result]:
         """Runs the statements one after the other; an error stops them, and what was done before stays done."""
+        self.begin_statement()
         for statement in parse(text):
             yield self.perform(statement)
 
@@ -277,7 +278,7 @@ class Session:
         return None if change is None else (relation, change.rows)
 
     def write_rows(self, relation: Relation, rows: pa.Table) -> None:
-        self._engine.write(relation.id, InsertRows(rows=rows))
+        self._waiting.answer(Write(table_id=relation.id, change=InsertRows(rows=rows)))
         self.wrote()
 
     @run.register
@@ -331,7 +332,7 @@ class Session:
 
     @run.register
     def _flush(self, statement: ast.Flush) -> Result:
-        self._engine.coordinator.flush()
+        self._waiting.answer(Mutation(apply=lambda state, epoch: (state, epoch), describe="FLUSH"))
         return Result("FLUSH")
 
     @run.register
@@ -497,9 +498,10 @@ class Session:
 
     def _dropped(self, statement: ast.Drop, tag: str) -> Result:
         apply, what = self._definitions.drop(statement), ", ".join(statement.names)
-        if statement.kind != SOURCE:
+        named = (self._engine.committed.catalog.find(name) for name in statement.names)
+        if statement.kind != SOURCE and not any(each is not None and each.follows for each in named):
             return self._mutate(apply, tag, what)
-        result = Result(tag)  # its server has been told: there is no way back
+        result = Result(tag)  # a server has been told of it, or will be: there is no way back, whoever waits
         result.notice = self._engine.coordinator.mutate(apply, what)
         return result
 

@@ -48,7 +48,7 @@ class Waiting:
 
         ``too_late``: takes back what was done although somebody pressed Ctrl-C, where that raises KeyboardInterrupt.
         """
-        future = self._coordinator.submit(request)
+        future = self._coordinator.submit(request, while_waiting=self.refuse_if_unwanted)
         started, interrupt = time.monotonic(), None
         while True:
             try:

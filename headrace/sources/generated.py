@@ -85,7 +85,7 @@ def mixed(numbers: np.ndarray, seed: int) -> np.ndarray:
     1000
     """
     with np.errstate(over="ignore"):
-        words = numbers.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        words = numbers.astype(np.uint64) + np.uint64(seed % (1 << 64)) * np.uint64(0xD1342543DE82EF95)
         words = (words + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -5,7 +5,7 @@ stored it, and has to give the text that its query gives. And by the operands, a
 handed out beside the value where a query's result is the quotient, or something computed with it.
 
 >>> print(quotient_decimals(Typed("`a`", SqlType("numeric", precision=4, scale=0)), Typed("3", SqlType("integer"))))
-greatest((16 - 4 * shiftright(0 + CAST(abs(CAST(`a` AS BIGINT)) AS INT) - 3 - 1, 16)), 0)
+greatest((16 - 4 * shiftright((0 + CAST(abs(CAST(`a` AS BIGINT)) AS INT)) - 3 - 1, 16)), 0)
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _choice(cases: list[tuple[str, str]]) -> str:
     """The last one holds where no other does."""
     *cases, (_, last) = cases
     if not cases:
-        return last
+        return f"({last})"
     return f"CASE {' '.join(f'WHEN {condition} THEN {value}' for condition, value in cases)} ELSE {last} END"
 
 

@@ -120,6 +120,7 @@ def test_who_shares_an_epoch_with_something_cancelled_is_written(db, held, gate,
         long.result(PATIENCE)
     assert short.result(PATIENCE) == "INSERT 0 1"
     assert (rows(db, "SELECT * FROM o"), rows(db, "SELECT * FROM t")) == ([(1,)], [(0, 1), (7, 7)])
+    assert session.sql("INSERT INTO o VALUES (2)").tag == "INSERT 0 1", "only what ran was cancelled"
 
 
 def test_an_update_sees_what_was_asked_for_before_it(db, held, gate, clients):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
+from headrace.engine.coordinator import Mutation
 from tests.support.waiting import eventually
 
 
@@ -87,6 +88,15 @@ def test_an_insert_that_takes_longer_than_it_may(connect, table, long_rows, quie
     assert connection.execute(f"SELECT n FROM {table}_v").fetchall() == [(1,)]
 
 
+def test_a_limit_that_no_timer_can_wait_for_is_none(connect, monkeypatch):
+    failed = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    connection = connect()
+    connection.execute("SET statement_timeout = '100000000000s'")
+    assert [connection.execute("SELECT 1").fetchone() for _ in range(3)] == [(1,)] * 3
+    assert failed == []
+
+
 def test_what_has_not_begun_is_taken_out_of_the_queue(connect, table, long_rows, database, quiet):
     connection = connect()
     connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
@@ -108,6 +118,78 @@ def test_what_has_not_begun_is_taken_out_of_the_queue(connect, table, long_rows,
     assert isinstance(first.cancel(), psycopg.errors.QueryCanceled), first.error
     quiet()
     assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+
+
+@pytest.fixture
+def occupied(database) -> Iterator[Callable[[], threading.Event]]:
+    """The epoch loop waits, in a definition of nobody's, until an event is set."""
+    held = []
+
+    def occupy() -> threading.Event:
+        go_on = threading.Event()
+        held.append(go_on)
+
+        def wait(state, epoch):
+            go_on.wait(120)
+            return state, None
+
+        database.engine.coordinator.submit(Mutation(apply=wait, describe="waiting"))
+        return go_on
+
+    yield occupy
+    for each in held:
+        each.set()
+
+
+def test_other_statements_that_have_not_begun(connect, table, occupied):
+    """Drivers send what has parameters as a pipeline, one row, too."""
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    connection.execute("SET statement_timeout = '500ms'")
+    go_on = occupied()
+    for statement in (f"INSERT INTO {table} VALUES (%b)", "FLUSH"):
+        with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+            connection.execute(statement, (1,) if "%" in statement else None)
+    go_on.set()
+    connection.execute("RESET statement_timeout")
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+
+
+def test_an_insert_that_there_is_no_room_for_in_the_queue(connect, table, database, occupied, monkeypatch):
+    monkeypatch.setattr("headrace.engine.coordinator.QUEUE_ROWS", 2)
+    connection = connect()
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    go_on = occupied()
+    first = Running(connect(), f"INSERT INTO {table} VALUES (1), (2)")
+    eventually(lambda: database.engine.coordinator.queued_rows == 2)
+    connection.execute("SET statement_timeout = '500ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+        connection.execute(f"INSERT INTO {table} VALUES (3)")
+    assert not go_on.is_set()
+    go_on.set()
+    assert first.end() is None
+    connection.execute("RESET statement_timeout")
+    assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(2,)]
+
+
+def test_what_is_done_is_told_though_it_was_cancelled(connect, table, database, occupied):
+    """Its epoch has others in it, which take longer."""
+    connection, found = connect(), []
+    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    coordinator = database.engine.coordinator
+    first = occupied()
+    eventually(lambda: coordinator.lag > 0 and not coordinator._queue)
+    sql = f"INSERT INTO {table} VALUES (1) RETURNING id"
+    asking = threading.Thread(target=lambda: found.extend(connection.execute(sql).fetchall()), daemon=True)
+    asking.start()
+    eventually(lambda: len(coordinator._queue) == 1)
+    behind = occupied()
+    first.set()
+    eventually(lambda: not coordinator._queue and coordinator._waiting)
+    connection.cancel_safe()
+    behind.set()
+    asking.join(60)
+    assert found == [(1,)] and connection.execute(f"SELECT id FROM {table}").fetchall() == [(1,)]
 
 
 def test_an_index_that_is_waited_for(connect, table):

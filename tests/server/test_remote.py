@@ -14,6 +14,7 @@ import pytest
 
 import headrace
 from headrace.errors import (
+    DataError,
     EngineClosed,
     EnvironmentProblem,
     HeadraceError,
@@ -25,7 +26,8 @@ from headrace.errors import (
 )
 from headrace.intervals import Interval
 from headrace.remote.copying import PIECE_BYTES, copy_pieces
-from headrace.remote.result import RowsGone
+from headrace.remote.result import RemoteResult, RowsGone
+from headrace.types import SqlType
 from tests.docs.test_docs import blocks
 from tests.support.waiting import eventually
 
@@ -104,6 +106,13 @@ def test_every_type_comes_back_as_it_is(remote, database, types):
     assert remote.sql(f"SELECT s FROM {types} WHERE id = 3").rows() == [('(1,"x, y")',)], "a record is its text"
 
 
+def test_numbers_of_relations_are_what_they_are_in_an_engine(remote, database):
+    query = "SELECT oid, relname FROM pg_class ORDER BY oid"
+    here, there = database.sql(query), remote.sql(query)
+    assert there.types == here.types and there.rows() == here.rows()
+    assert there.arrow().schema.types == here.arrow().schema.types
+
+
 def test_results(remote, capsys):
     result = remote.sql("SELECT x, 1.5 * x AS y FROM (VALUES (1), (2), (3)) s(x)")
     result.show(2)
@@ -140,6 +149,30 @@ def test_results_one_after_the_other(remote):
     """What was not read of one is kept when the next is asked for."""
     one, two = remote.session().execute("SELECT x FROM generate_series(1, 5000) s(x); SELECT 2")
     assert (len(one), one.rows()[-1], two.rows(), two.tag) == (5000, (5000,), [(2,)], "SELECT 1")
+
+
+def test_rows_that_did_not_all_come_are_no_result():
+    """Neither when they are asked for nor later."""
+
+    def pieces():
+        yield [[b"1", b"2"]]
+        raise DataError("division by zero")
+
+    class Coming:
+        tag = ""
+
+        def __init__(self):
+            self._pieces = pieces()
+
+        def __iter__(self):
+            return self._pieces
+
+    result = RemoteResult(["x"], [SqlType("integer")], Coming(), [], "UTC")
+    with pytest.raises(DataError):
+        result.rows()
+    for ask in (result.rows, result.arrow, lambda: len(result)):
+        with pytest.raises(RowsGone):
+            ask()
 
 
 # --- statements and errors --------------------------------------------------------------------------------------------
@@ -195,6 +228,15 @@ def test_sessions_have_variables_and_tables_of_their_own(remote, table):
         one.sql("SELECT 1")
 
 
+def test_a_text_does_not_end_where_it_seems_to(remote, table):
+    """libpq would run what is before the character, and leave the condition out."""
+    remote.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY); INSERT INTO {table} VALUES (1), (2)")
+    with pytest.raises(DataError) as caught:
+        remote.sql(f"DELETE FROM {table}\0 WHERE id = 1")
+    assert caught.value.sqlstate == "22021"
+    assert remote.sql(f"SELECT count(*) FROM {table}").rows() == [(2,)]
+
+
 def test_notices(remote, table):
     assert remote.sql("SELECT 1").notice is None
     notice = remote.sql(f"DROP TABLE IF EXISTS {table}").notice
@@ -212,6 +254,33 @@ def test_it_can_be_closed(url):
             action()
     with pytest.raises(InvalidParameterValue, match="has its engine already"):
         headrace.connect(url, takeover=True)
+
+
+def test_sessions_that_were_closed_are_not_held(remote):
+    for _ in range(3):
+        remote.session().close()
+    last = remote.session()
+    assert remote._opened == [last]
+
+
+def test_it_can_be_closed_while_a_statement_runs(url, database, table):
+    """Whoever waits in another thread hears of it."""
+    remote, told = headrace.connect(url), []
+    remote.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY); INSERT INTO {table} VALUES (1)")
+    remote.sql("SET backfill_rate_limit = 0")
+
+    def ask() -> None:
+        with pytest.raises(HeadraceError) as caught:
+            remote.sql(f"CREATE MATERIALIZED VIEW {table}_v AS SELECT id FROM {table}")
+        told.append(caught.value.sqlstate)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    eventually(lambda: [job.name for job in database.jobs()] == [f"{table}_v"])
+    remote.close()
+    asking.join(30)
+    database.sql(f"DROP TABLE {table} CASCADE")
+    assert told == ["08006"]
 
 
 @pytest.mark.parametrize(
@@ -276,6 +345,15 @@ def test_an_insert_means_the_same_here_and_there(remote, database, table):
     remote.sql(f"CREATE TEMP TABLE {session_table} (id INT)")
     assert remote.insert(session_table, pa.table({"id": id})) == 1
     assert remote.sql(f"SELECT * FROM {session_table}").rows() == [(3,)]
+
+
+def test_rows_are_those_of_the_temporary_table_that_hides_another(remote, table):
+    remote.sql(f"CREATE TABLE {table} (x INT, y INT); CREATE TEMP TABLE {table} (x VARCHAR)")
+    assert remote.insert(table, pa.table({"x": ["a"]})) == 1
+    with pytest.raises(UndefinedColumn):
+        remote.insert(table, pa.table({"y": [1]}))
+    assert remote.sql(f"SELECT * FROM {table}").rows() == [("a",)]
+    assert remote.sql(f"SELECT * FROM public.{table}").rows() == []
 
 
 def test_many_rows_are_inserted_in_pieces(remote, table):

@@ -113,6 +113,10 @@ def test_a_seed_of_nexmark_says_what_its_rows_are(table):
         assert len({tuple(row[name] for row in each) for each in found.values()}) == len(found), name
 
 
+def test_every_seed_that_can_be_asked_for_has_rows():
+    assert len(rows(bids(nexmark__seed=str(1 << 62)), 0, 0, 10)) == 10
+
+
 def share(values: list, expected: object) -> float:
     return values.count(expected) / len(values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.sql.decimals import _first_digit, _first_digit_of_constant
+from headrace.sql.decimals import _first_digit, _first_digit_of_constant, quotient_decimals
 from headrace.sql.typed import Typed
 from headrace.types import SqlType
 
@@ -46,3 +46,13 @@ def test_first_digits(spark, kind):
         f" FROM (SELECT n, expected, CAST(n AS {kind.spark}) AS x FROM edges)"
     )
     assert found.where("NOT found <=> expected").collect() == []
+
+
+def test_quotients_of_numbers_that_have_one_place_only(spark):
+    """They have no CASE around them. PostgreSQL says 0.20000000000000000000, 1.4285714285714286 and so on."""
+    small = SqlType("numeric", precision=4, scale=0)
+    ten, x = Typed("10", SqlType("integer")), Typed("x", small)
+    decimals = f"{quotient_decimals(ten, x)}, {quotient_decimals(x, ten)}, {quotient_decimals(x, x)}"
+    numbers = f"SELECT CAST(n AS {small.spark}) AS x FROM VALUES (50), (7), (10) AS t(n)"
+    rows = spark.sql(f"SELECT {decimals} FROM ({numbers})")
+    assert [tuple(row) for row in rows.collect()] == [(20, 16, 20), (16, 20, 20), (20, 20, 20)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import logging
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+from headrace.engine.logged import told
 from headrace.engine.turns import Turns
 from headrace.engine.waiting import Waiting
-from headrace.errors import EngineClosed, HeadraceError, JobCancelled, SparkJobCancelled
+from headrace.errors import DataError, EngineClosed, HeadraceError, JobCancelled, SparkJobCancelled
 
 
 class Script:
@@ -43,6 +46,14 @@ def test_a_failure_is_shown_until_a_turn_succeeds_and_both_are_logged_once(caplo
         script.run()
     assert script.errors == [None, "no route", "no route", None]
     assert [record.getMessage() for record in caplog.records] == ['source "s": no route', 'source "s": goes on']
+
+
+def test_what_an_error_quotes_of_a_row_is_not_logged(caplog):
+    script = Script(DataError('invalid input syntax for type integer: "s3cret"', sqlstate="22P02"), True)
+    with caplog.at_level(logging.INFO, "headrace"):
+        script.run()
+    assert script.errors[1] == 'invalid input syntax for type integer: "s3cret"'
+    assert [record.getMessage() for record in caplog.records] == ['source "s": DataError 22P02', 'source "s": goes on']
 
 
 def test_a_cancelled_job_is_not_a_failure():
@@ -88,3 +99,14 @@ def test_who_waits_is_told_at_the_commit_that_decides():
     waiting.give_up(lambda id: EngineClosed(f"job {id}"))
     with pytest.raises(EngineClosed, match="job 4"):
         fourth.result(0)
+
+
+def test_why_a_table_has_stopped_can_be_copied():
+    """As a manifest does, which stores the text."""
+    reason = told(DataError('"s3cret" is not a value of type date', hint="look at it", sqlstate="22P02"))
+    for each in (reason, copy.deepcopy(reason)):
+        assert (each, each.for_log) == (
+            '"s3cret" is not a value of type date (look at it)',
+            "DataError 22P02 (look at it)",
+        )
+    assert json.dumps(reason) == json.dumps(str(reason))

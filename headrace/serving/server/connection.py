@@ -231,7 +231,7 @@ class Connection:
         limit = self._session.variables.value("statement_timeout")
         if not limit:
             return None
-        timer = threading.Timer(limit / 1000, self._time_out)
+        timer = threading.Timer(min(limit / 1000, threading.TIMEOUT_MAX), self._time_out)
         timer.daemon = True
         timer.start()
         return timer
@@ -245,6 +245,8 @@ class Connection:
             self._group.settle()  # what was sent before the statement that failed is no less valid
         except HeadraceError as earlier:
             error = earlier
+        except Gone:
+            raise
         except Exception as earlier:
             log.exception("unexpected error in a statement of session %d", self.process)
             error = InternalError(f"unexpected error: {type(earlier).__name__}: {earlier}")
@@ -319,7 +321,8 @@ class Connection:
     def _send_rows(self, portal: Portal, limit: int | None) -> int:
         portal.zone = self._session.variables.zone
         for data in portal.fetch(limit):
-            self._session.refuse_if_cancelled()
+            if portal.is_query:  # what RETURNING answers is committed, and whoever asked for it is told so
+                self._session.refuse_if_cancelled()
             self._channel.send(data)
         return portal.rows
 

@@ -48,10 +48,15 @@ class Portal:
         block, self._rest = self._rest.slice(0, size), self._rest.slice(size)
         return block
 
+    @property
+    def is_query(self) -> bool:
+        """Whether its rows are all that there is to it; else they tell of something that was done."""
+        return self._result.command == "SELECT"
+
     def close(self) -> None:
         """What was not fetched is not wanted."""
         if self._blocks is not None:
             self._blocks.close()
 
     def tag(self, rows: int) -> str:
-        return f"SELECT {rows}" if self._result.command == "SELECT" else self._result.command
+        return f"SELECT {rows}" if self.is_query else self._result.command

@@ -34,7 +34,7 @@ from tests.support.postgres import PASSWORD
 pytestmark = NEEDS_POSTGRES
 
 
-def test_a_table_that_cannot_go_on_stops_alone_and_says_why(db, postgres, source, monkeypatch):
+def test_a_table_that_cannot_go_on_stops_alone_and_says_why(db, postgres, source, monkeypatch, caplog):
     postgres.run(
         """CREATE TABLE a (id int PRIMARY KEY, n numeric); CREATE TABLE b (id int PRIMARY KEY, gone int);
         CREATE TABLE c (id int PRIMARY KEY); CREATE TABLE e (id int PRIMARY KEY, v varchar(5), n int);
@@ -65,6 +65,8 @@ def test_a_table_that_cannot_go_on_stops_alone_and_says_why(db, postgres, source
     assert errors["a"][0] == "failed" and 'column "n": "NaN"' in errors["a"][1]
     assert errors["b"][0] == "failed" and 'column "gone"' in errors["b"][1]
     assert rows(db, "SELECT * FROM c") == [(1,), (2,)] and "c" not in errors
+    assert 'table "a" has stopped: DataError 22P02' in caplog.text and 'column "gone"' in caplog.text
+    assert "NaN" not in caplog.text and "infinity" not in caplog.text, "values are nobody's business who reads logs"
 
 
 def test_a_slot_that_was_moved_is_noticed(db, postgres):

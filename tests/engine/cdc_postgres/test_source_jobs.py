@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
 
 import headrace
 from headrace.engine import splits
+from headrace.engine.coordinator import Mutation
 from headrace.errors import DependentObjects, JobCancelled, UndefinedJob
+from headrace.serving.session import Session
 from tests.engine.cdc_postgres.conftest import NEEDS_POSTGRES, caught_up, follower, rows, theirs
 from tests.engine.conftest import eventually
 
@@ -129,6 +132,26 @@ def test_cancelling_drops_the_table_and_takes_it_out_of_the_publication(db, post
     db.sql("WAIT items")
     assert db.sql("SELECT count(*) FROM items").rows() == [(40,)]
     assert db.job("items").cancel() is False
+
+
+def test_a_table_is_taken_out_of_the_publication_though_who_drops_it_goes_away(db, postgres, items):
+    db.sql(items)
+    db.sql("WAIT items")
+    go_on = threading.Event()
+
+    def busy(state, epoch):
+        go_on.wait(60)
+        return state, None
+
+    def gone() -> None:
+        raise ConnectionError
+
+    db.engine.coordinator.submit(Mutation(apply=busy, describe="busy"))
+    threading.Timer(1, go_on.set).start()
+    with contextlib.suppress(ConnectionError):
+        Session(db.engine, while_waiting=gone).sql("DROP TABLE items")
+    db.sql("FLUSH")
+    assert db.sql("SHOW TABLES").rows() == [] == postgres.run("SELECT * FROM pg_publication_tables")
 
 
 def test_only_what_changes_from_now_on(db, postgres, items):
