@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.errors import TypeMismatch, Unsupported
+from headrace.errors import CannotCast, TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
 from headrace.sql import intervals, zoned
 from headrace.sql.composites import array_items
@@ -70,7 +70,7 @@ def cast(value: Typed, target: SqlType) -> Typed:
             return replace(value, type=target)
     sql = _CASTS[target.name](value, target)
     if sql is None:
-        raise TypeMismatch(f"cannot cast type {value.type} to {target}")
+        raise CannotCast(f"cannot cast type {value.type} to {target}")
     return Typed(sql, target)
 
 
