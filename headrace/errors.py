@@ -115,6 +115,12 @@ class TypeMismatch(HeadraceError):
     sqlstate = "42804"
 
 
+class CannotCast(TypeMismatch):
+    """There is no cast between these types."""
+
+    sqlstate = "42846"
+
+
 class UndefinedFunction(TypeMismatch):
     """No function or operator of that name takes these types."""
 

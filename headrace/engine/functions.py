@@ -34,7 +34,7 @@ REFUSED = frozenset(
     # casts, with Spark's rounding
     "boolean tinyint smallint int bigint float double decimal date timestamp time binary string "
     # PostgreSQL has them with another meaning
-    "regexp_substr regexp_instr to_json json_object_keys mode date_add array_sample char nullifzero".split()
+    "regexp_substr regexp_instr to_json json_object_keys mode date_add array_sample char nullifzero factorial".split()
 )
 """Names that exist in Spark and must not be reached."""
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.errors import TypeMismatch, Unsupported
+from headrace.errors import CannotCast, TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
-from headrace.sql import intervals, zoned
+from headrace.sql import intervals, unknowns, zoned
 from headrace.sql.composites import array_items
 from headrace.sql.decimals import text_of_quotient
 from headrace.sql.interval_texts import interval_of_text
@@ -70,7 +70,7 @@ def cast(value: Typed, target: SqlType) -> Typed:
             return replace(value, type=target)
     sql = _CASTS[target.name](value, target)
     if sql is None:
-        raise TypeMismatch(f"cannot cast type {value.type} to {target}")
+        raise CannotCast(f"cannot cast type {value.type} to {target}")
     return Typed(sql, target)
 
 
@@ -89,7 +89,7 @@ def _exact(source: SqlType) -> SqlType:
 
 def _from_unknown(value: Typed, target: SqlType) -> Typed:
     """A string constant, or NULL, where a value of the target type is wanted."""
-    if value.literal is None:
+    if value.literal is None or unknowns.is_wanted_as(value.literal, target):
         return Typed(f"CAST(NULL AS {target.spark})", target)
     if target == INTERVAL:
         return intervals.interval(intervals.constant_parts(parse_interval(value.literal)))

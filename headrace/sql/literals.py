@@ -18,7 +18,7 @@ import json
 import math
 import re
 import struct
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
@@ -54,7 +54,7 @@ FALSE_WORDS = ("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0")
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
-_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?"
+_TIME = r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,30}))?)?"
 _ZONE = r"\s*([+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?|[A-Za-z][A-Za-z_/+-]*\d*)"
 _NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
 _MOMENT = re.compile(rf"{_DATE}(?:(?:[T ]\s*){_TIME}(?:{_ZONE})?)?")
@@ -145,7 +145,7 @@ def _out_of_range(text: str, kind: SqlType) -> DataError:
 
 
 def _date(text: str, kind: SqlType) -> date:
-    return _moment(text, kind)[0].date()
+    return _moment(text, kind, to_seconds=True)[0].date()
 
 
 def _timestamp(text: str, kind: SqlType) -> datetime:
@@ -160,8 +160,8 @@ def _timestamptz(text: str, kind: SqlType) -> datetime:
         raise DataError(f'timestamp out of range: "{text}"', sqlstate="22008") from None
 
 
-def _moment(text: str, kind: SqlType) -> tuple[datetime, str | None]:
-    """The time, and the zone if it names one."""
+def _moment(text: str, kind: SqlType, *, to_seconds: bool = False) -> tuple[datetime, str | None]:
+    """The time, and the zone if it names one. Nanoseconds, which Go and Java write, are rounded as in PostgreSQL."""
     if text.strip().lower() == "epoch":
         return datetime(1970, 1, 1), "UTC"
     match = _MOMENT.fullmatch(text.strip())
@@ -169,10 +169,9 @@ def _moment(text: str, kind: SqlType) -> tuple[datetime, str | None]:
         raise _invalid(kind, text)
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
-        moment = datetime(
-            int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0),
-            int((fraction or "").ljust(6, "0")),
-        )  # fmt: skip
+        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+        if fraction is not None and not to_seconds:
+            moment += timedelta(microseconds=round(Decimal(f"0.{fraction}") * 1_000_000))
     except (ValueError, OverflowError):
         raise DataError(f'date/time field value out of range: "{text}"', sqlstate="22008") from None
     if zone is None:

@@ -142,7 +142,14 @@ def check_terminated(text: str) -> None:
 
 
 _SIMPLE_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''", re.DOTALL)
+_HIGH, _LOW = "([dD][89abAB][0-9A-Fa-f]{2})", "([dD][c-fC-F][0-9A-Fa-f]{2})"
+"""The halves of a surrogate pair, which are one character."""
+_ESCAPE = re.compile(
+    rf"\\(?:u|U0000){_HIGH}\\(?:u|U0000){_LOW}|"
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''",
+    re.DOTALL,
+)
+_UNICODE = re.compile(rf"\\(?:\+00)?{_HIGH}\\(?:\+00)?{_LOW}|\\(?:(\\)|\+([0-9A-Fa-f]{{6}})|([0-9A-Fa-f]{{4}})|)")
 
 
 def string_value(source: str) -> str:
@@ -172,24 +179,57 @@ def _denoted(source: str) -> str:
         tag = source[: source.index("$", 1) + 1]
         return source[len(tag) : -len(tag)]
     if source[0] in "eE":
-        return _ESCAPE.sub(_unescape, source[2:-1])
+        return _as_utf8(_ESCAPE.sub(_unescape, source[2:-1]))
     if source[:2].upper() == "U&":
-        body = source[3:-1].replace("''", "'")
-        return re.sub(r"\\(\\|\+[0-9A-Fa-f]{6}|[0-9A-Fa-f]{4})", _unicode, body)
+        return _UNICODE.sub(_unicode, source[3:-1].replace("''", "'"))
     return source[1:-1].replace("''", "'")
 
 
+def _as_utf8(text: str) -> str:
+    """Characters may have been written as several bytes, each of which Python has as half of a pair."""
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError:
+        raise DataError('invalid byte sequence for encoding "UTF8"', sqlstate="22021") from None
+
+
 def _unescape(match: re.Match[str]) -> str:
-    octal, hexadecimal, short, long, simple = match.groups()
+    high, low, octal, hexadecimal, short, long, simple = match.groups()
     if match[0] == "''":
         return "'"
-    if octal is not None:
-        return chr(int(octal, 8))
-    for digits in (hexadecimal, short, long):
-        if digits is not None:
-            return chr(int(digits, 16))
+    if high is not None:
+        return _of_pair(high, low)
+    if octal is not None or hexadecimal is not None:
+        byte = int(octal, 8) & 0xFF if octal is not None else int(hexadecimal, 16)
+        return chr(byte) if byte < 0x80 else chr(0xDC00 + byte)
+    if short is not None or long is not None:
+        return _character(short or long)
+    if simple in "uU":
+        raise DataError("invalid Unicode escape", hint=r"\uXXXX and \UXXXXXXXX are some", sqlstate="22025")
     return _SIMPLE_ESCAPES.get(simple, simple)
 
 
 def _unicode(match: re.Match[str]) -> str:
-    return "\\" if match[1] == "\\" else chr(int(match[1].lstrip("+"), 16))
+    high, low, backslash, *digits = match.groups()
+    if backslash is not None:
+        return "\\"
+    if high is not None:
+        return _of_pair(high, low)
+    if not any(digits):
+        raise SqlSyntaxError("invalid Unicode escape", hint=r"\XXXX and \+XXXXXX are some")
+    return _character(digits[0] or digits[1])
+
+
+def _of_pair(high: str, low: str) -> str:
+    return chr(0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF))
+
+
+def _character(digits: str) -> str:
+    code = int(digits, 16)
+    if code > 0x10FFFF:
+        raise SqlSyntaxError("invalid Unicode escape value")
+    if 0xD800 <= code < 0xE000:
+        raise SqlSyntaxError("invalid Unicode surrogate pair")
+    return chr(code)

@@ -224,7 +224,8 @@ def _encode(name: str, args: list[Typed]) -> Typed:
     value, encoding = args
     known = {
         ("encode", "hex"): "lower(hex({0}))",
-        ("encode", "base64"): "base64({0})",
+        # Java's lines end as those of mail.
+        ("encode", "base64"): "replace(base64({0}), '\\r\\n', '\\n')",
         ("encode", "escape"): _ESCAPED,
         # Spark's unhex gives NULL for what is no hexadecimal number
         ("decode", "hex"): error_if(

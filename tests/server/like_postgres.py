@@ -126,6 +126,7 @@ stddev(x::float8) FROM (VALUES (1), (2)) v(x); corr(x, x) FROM (VALUES (1::float
 """
 
 TEXTS = r"""
+E'\xc3\xa4\303\244'; E'\ud83d\ude00'; U&'\d83d\de00'
 'abc'; 'it''s'; E'a\tb'; ''; 'ü€😀'; 'abc'::text; 'abc'::varchar; 'abc'::varchar(2); 'abc'::varchar(10)
 'abc'::character varying(10)::text; NULL; NULL::text; NULL::varchar(5); 'a' || 'b'; 'a' || 1; 'a'::varchar || 'b'
 upper('abc'); lower('ABC'::varchar); initcap('hello world'); substring('abcdef' FROM 2 FOR 3); left('abc', 2)
@@ -150,7 +151,7 @@ BINARIES = r"""
 '\x'::bytea; '\xDEADbeef'::bytea; 'abc'::bytea; 'a\\b'::bytea; '\001'::bytea; '\x01'::bytea || '\x02'::bytea
 decode('AQ==', 'base64'); sha256('a'::bytea); ARRAY['\x01'::bytea]; length('\x0102'::bytea)
 encode('\x01'::bytea, 'base64'); substring('\x010203'::bytea FROM 2 FOR 1); get_byte('\x0102'::bytea, 1)
-md5('\x01'::bytea)
+md5('\x01'::bytea); encode(repeat('a', 100)::bytea, 'base64')
 """
 
 TIMES = """
@@ -171,6 +172,7 @@ timestamp '2024-07-01 12:00' AT TIME ZONE 'America/New_York'; date_part('year', 
 ARRAY[date '2024-02-29', NULL]
 ARRAY[timestamp '2024-02-29 12:00']; ARRAY[timestamptz '2024-02-29 12:00+00']
 ROW(date '2024-02-29', timestamp '2024-02-29 12:00'); greatest(date '2024-01-01', date '2024-02-01')
+timestamptz '2024-02-29 12:34:56.123456789Z'; timestamp '2024-12-31 23:59:59.9999999'
 timestamp(6) '2024-02-29 12:34:56.123456'; max(x) FROM (VALUES (date '2024-01-01')) v(x); timestamp 'epoch'
 date_bin('15 minutes', timestamp '2024-02-29 12:34', timestamp '2024-01-01'); to_char(date '2024-02-29', 'Day')
 """
@@ -556,6 +558,8 @@ SELECT nope::int
 SAME_CODES = r"""
 SELECT a FROM et LIMIT 'x'
 SELECT - v FROM et
+SELECT CAST(1 AS date)
+SELECT ARRAY[1]::int
 SELECT coalesce(a, v) FROM et
 SELECT 1 UNION SELECT true
 SELECT substring(1 FROM 2)

@@ -69,6 +69,49 @@ def test_asyncpg_with_arrays(server, table):
     asyncio.run(talk())
 
 
+def test_asyncpg_learns_the_types_of_parameters(server, table):
+    """It asks the server for all of them, and sends values of these types."""
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(f"postgresql://root@127.0.0.1:{server.port}/dev")
+        await connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, price numeric(10,2), n text)")
+        await connection.execute(f"INSERT INTO {table} VALUES (1, 10.00, 'abc'), (2, 10.01, 'de')")
+
+        async def ask(sql: str, *values) -> list:
+            return [tuple(row) for row in await connection.fetch(sql.replace("{t}", table), *values)]
+
+        # A value has the digits that it has, whatever it stands beside.
+        one, other = Decimal("10.004"), Decimal("10.005")
+        assert await ask("SELECT id FROM {t} WHERE price < $1", one) == [(1,)]
+        assert await ask("SELECT id FROM {t} WHERE price = $1 OR price IN ($1, $1)", other) == []
+        assert await ask("SELECT id FROM {t} WHERE price = ANY($1)", [other]) == []
+        assert await ask("SELECT id FROM {t} WHERE price BETWEEN $1 AND $2", Decimal("9.996"), other) == [(1,)]
+        assert await ask("SELECT price + $1 FROM {t} WHERE price = $2", Decimal("0.001"), Decimal(10)) == [
+            (Decimal("10.001"),)
+        ]
+
+        # What is no column says of which type it is, too.
+        assert await ask("SELECT id FROM {t} WHERE length(n) = $1", 2) == [(2,)]
+        assert await ask("SELECT id % 2 AS odd FROM {t} GROUP BY 1 HAVING count(*) >= $1 ORDER BY 1", 1) == [(0,), (1,)]
+        assert await ask("WITH q AS (SELECT id AS k FROM {t}) SELECT k FROM q WHERE k = $1", 2) == [(2,)]
+        assert await ask("SELECT coalesce($1, 1), left('abc', $2), CASE WHEN $3 THEN 1 END", 5, 1, True) == [
+            (5, "a", 1)
+        ]
+        assert await ask("SELECT * FROM generate_series(1, $1)", 2) == [(1,), (2,)]
+        assert await ask("SELECT $1, $2 || 'x'", "a", "b") == [("a", "bx")]
+        assert await ask(
+            "UPDATE {t} SET price = price * $1 WHERE length(n) = $2 RETURNING price", Decimal("1.1"), 2
+        ) == [(Decimal("11.01"),)]
+        assert await ask("INSERT INTO {t} (id, n) VALUES (abs($1), upper($2)) RETURNING id, n", -3, "x") == [(3, "X")]
+        assert await ask("DELETE FROM {t} WHERE id + 0 = $1 RETURNING id", 3) == [(3,)]
+        with pytest.raises(asyncpg.exceptions.UndefinedTableError):
+            await ask("SELECT 1 FROM nowhere WHERE $1")
+        await connection.close()
+
+    asyncio.run(talk())
+
+
 @pytest.mark.usefixtures("spark_is_not_asked")
 def test_sqlalchemy_reflects(server, table):
     sqlalchemy = pytest.importorskip("sqlalchemy")

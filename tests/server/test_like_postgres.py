@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import generators
 from psycopg.pq import DiagnosticField, ExecStatus
 
 from tests.server import like_postgres as cases
@@ -223,6 +224,41 @@ def test_errors(postgres, connect):
     wrong = [each for each in answers[: len(same)] if each[1] != each[2]]
     wrong += [each for each in answers[len(same) :] if each[1][0] != each[2][0] or each[1] == each[2]]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+PREPARED = """
+SELECT $1::int, $2::jsonb, $3 + 1, 1 + $3
+SELECT $1, $2 || 'a', upper($3)
+SELECT a FROM (VALUES (1)) v(a) WHERE a = $1 AND $2
+SELECT b FROM (VALUES (1.5, date '2024-01-01')) v(a, b) WHERE a < $1 AND b >= $2 LIMIT $3 OFFSET $4
+SELECT sum(a) FROM (VALUES (1)) v(a) GROUP BY a % 2 HAVING sum(a) > $1 AND max(a + 0.5) < $2
+SELECT now() - $1, $2 AND true, extract(year FROM date '2024-01-01') = $3
+SELECT ARRAY[$1, 1], $2 = ANY (ARRAY[1, 2]), 1 IN ($3, $4), length('abc') BETWEEN $5 AND $6
+SELECT CASE WHEN $1 THEN 1 END, CASE 'a' WHEN $2 THEN 1 END, coalesce($3, 1), nullif(true, $4), NOT $5
+SELECT left('abc', $1), repeat('a', $2), 'a' LIKE $3, position($4 in 'abc'), round($5::float8)
+SELECT * FROM generate_series(1, $1)
+SELECT 1 UNION SELECT $1
+SELECT (SELECT max(x) FROM (VALUES (1), (2)) v(x) WHERE x < $1) IN (SELECT 1 WHERE true = $2)
+"""
+"""Statements with parameters whose types the client leaves open."""
+
+
+def test_types_of_parameters(postgres, connect):
+    connection = connect()
+    wrong = []
+    for sql in PREPARED.strip().splitlines():
+        told = []
+        for each in (postgres, connection):
+            parsed = each.pgconn.prepare(b"", sql.encode())
+            assert parsed.status == ExecStatus.COMMAND_OK, f"{sql}: {parsed.error_message}"
+            # Not describe_prepared(): it holds Python's lock while it waits for a server in the same process.
+            each.pgconn.send_describe_prepared(b"")
+            (found,) = each.wait(generators.execute(each.pgconn))
+            assert found.status == ExecStatus.COMMAND_OK, f"{sql}: {found.error_message}"
+            told.append([*map(found.param_type, range(found.nparams)), *map(found.ftype, range(found.nfields))])
+        if told[0] != told[1]:
+            wrong.append(f"{sql}: {told[1]}, PostgreSQL {told[0]}")
+    assert not wrong, "\n".join(wrong)
 
 
 NOTICES = """

@@ -90,6 +90,22 @@ def test_copy(psql, table, tmp_path):
     assert done.stdout == "CREATE_TABLE\nCOPY 2\n1\ta, b\n2\t\\N\n", done.stderr
 
 
+def test_what_copy_brings_out_it_takes(psql, table, tmp_path):
+    """Which is no generated column, as in PostgreSQL."""
+    rows = tmp_path / "rows.txt"
+    done = psql(
+        f"CREATE TABLE {table} (id INT PRIMARY KEY, twice INT GENERATED ALWAYS AS (id * 2) STORED, n VARCHAR)",
+        f"INSERT INTO {table} (id, n) VALUES (1, 'a'), (2, NULL)",
+        rf"\copy {table} TO '{rows}'",
+        f"DELETE FROM {table}",
+        rf"\copy {table} FROM '{rows}'",
+        f"SELECT * FROM {table} ORDER BY id",
+    )
+    assert done.stdout.splitlines()[-2:] == ["1|2|a", "2|4|"], done.stderr
+    done = psql(r"\set VERBOSITY sqlstate", f"COPY {table} (id, twice) TO STDOUT", f"COPY {table} (twice) FROM STDIN")
+    assert done.stderr == "ERROR:  42P10\n" * 2
+
+
 def test_control_c(dsn, long_query, wait_for_busy):
     running = subprocess.Popen(["psql", "-X", dsn, "-c", long_query], stderr=subprocess.PIPE, text=True)
     wait_for_busy()

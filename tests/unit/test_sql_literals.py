@@ -43,6 +43,9 @@ def type_named(text: str) -> SqlType:
         ("'2024-02-29'", "date", date(2024, 2, 29)), ("date '2024-2-9'", "date", date(2024, 2, 9)),
         ("'2024-01-02 03:04'", "timestamp", datetime(2024, 1, 2, 3, 4)),
         ("'2024-01-02T03:04:05.5'", "timestamp", datetime(2024, 1, 2, 3, 4, 5, 500000)),
+        ("'2024-01-02 03:04:05.123456789'", "timestamp", datetime(2024, 1, 2, 3, 4, 5, 123457)),
+        ("'2024-12-31 23:59:59.9999999'", "timestamp", datetime(2025, 1, 1)),
+        ("'2024-12-31 23:59:59.9999999'", "date", date(2024, 12, 31)),
         ("timestamp '2024-01-02'", "timestamp", datetime(2024, 1, 2)),
         ("'2024-01-02 03:04:05+02'", "timestamp", datetime(2024, 1, 2, 3, 4, 5)),
         ("'2024-01-02 03:04:05+02'", "timestamptz", datetime(2024, 1, 2, 1, 4, 5, tzinfo=UTC)),
@@ -81,7 +84,6 @@ def test_constants(text, kind, value):
         ("true", "integer"),
         ("'2024-02-30'", "date"),
         ("'yesterday'", "date"),
-        ("'2024-01-01 00:00:00.1234567'", "timestamp"),
         ("'1e400'", "double precision"),
         ("1.5", "varchar"),
         ("'{\"a\": 1.50}'", "jsonb"),  # how Spark prints it is Spark's to say

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from headrace.errors import (
+    HeadraceError,
     SqlSyntaxError,
 )
 from headrace.sql.dialect import parse_expression, parse_query, print_sql
@@ -24,7 +25,10 @@ from tests.support.statements import one
         (r"e'\x41\101\u0042''c'", "AAB'c"),
         ("$$a'b$$", "a'b"),
         ("$x$ $$ $x$", " $$ "),
+        (r"E'\xc3\xa4\303\244ä\401'", "äää\1"),
+        (r"E'\ud83d\ude00\U0000d83d\U0000de00\\ud83d'", "😀😀\\ud83d"),
         (r"U&'d\0061t\+000061\\'", "data\\"),
+        (r"U&'\d83d\de00\+00d83d\+00de00'", "😀😀"),
         ("'a'\n'b'", "ab"),
         ("''", ""),
     ],
@@ -33,6 +37,26 @@ def test_strings(text, value):
     literal = parse_expression(text)
     assert isinstance(literal, exp.Literal) and literal.is_string and literal.this == value
     assert parse_expression(print_sql(literal)) == literal
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate"),
+    [
+        (r"E'\xc3'", "22021"),
+        (r"E'\400'", "22021"),
+        (r"E'\ud83d'", "42601"),
+        (r"E'\ude00\ud83d'", "42601"),
+        (r"E'\U00110000'", "42601"),
+        (r"E'\u12'", "22025"),
+        (r"U&'\d83d'", "42601"),
+        (r"U&'\+110000'", "42601"),
+        (r"U&'\zz'", "42601"),
+    ],
+)
+def test_strings_that_are_none(text, sqlstate):
+    with pytest.raises(HeadraceError) as caught:
+        parse_expression(text)
+    assert caught.value.sqlstate == sqlstate
 
 
 @given(st.text())

@@ -74,6 +74,13 @@ def test_binary_garbage_is_a_data_error(name, data):
         assert type(error).__name__ in ("DataError", "Unsupported")
 
 
+def test_a_binary_numeric_keeps_its_zeros():
+    kind = SqlType("numeric", precision=10, scale=2)
+    assert decode(encoder(kind)(Decimal("1.50")), NUMERIC) == "1.50"
+    assert decode(encoder(array_of(kind))([Decimal("-2.00"), None]), array_of(NUMERIC)) == "{-2.00,NULL}"
+    assert decode(struct.pack("!hhHhh", 1, 0, 0, 60, 7), NUMERIC) == "7", "more digits than a numeric can have"
+
+
 def test_numeric_keeps_the_decimals_of_its_type():
     assert encoder(SqlType("numeric", precision=10, scale=4))(Decimal("123.4500"))[6:8] == b"\0\4"
 

@@ -472,7 +472,8 @@ class Connection:
         if statement.query is not None:
             query = ast.Select(sql=statement.sql, query=statement.query)
         else:
-            (query,) = parse(query_text(statement))
+            relation = self._engine.committed.catalog.find(self._session.meant(statement).table)
+            (query,) = parse(query_text(statement, relation))
         result = self._session.perform(query)
         return copy_out(self._channel, result, statement, self._session.refuse_if_cancelled)
 

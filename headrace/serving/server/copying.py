@@ -8,11 +8,12 @@ from threading import BoundedSemaphore
 
 import pyarrow as pa
 
+from headrace.catalog import Relation
 from headrace.engine.arrivals import Arrivals
 from headrace.engine.engine import Engine
 from headrace.engine.inserts import writable_table
 from headrace.engine.text_values import array_from_texts
-from headrace.errors import HeadraceError, WrongObjectKind
+from headrace.errors import HeadraceError, InvalidColumnReference
 from headrace.serving.render import python_columns, renderer
 from headrace.serving.result import Result
 from headrace.serving.server.channel import Channel
@@ -42,9 +43,12 @@ class CopyFailed(HeadraceError):
     sqlstate = "57014"
 
 
-def query_text(statement: ast.Copy) -> str:
-    """What a COPY TO reads."""
-    columns = ", ".join(map(quote_sql, statement.columns)) or "*"
+def query_text(statement: ast.Copy, relation: Relation | None) -> str:
+    """What a COPY TO reads: as in PostgreSQL, what a COPY FROM takes, which generated columns are not."""
+    names = statement.columns
+    if relation is not None and any(column.generated for column in relation.columns):
+        names = _names(statement, relation)
+    columns = ", ".join(map(quote_sql, names)) or "*"
     schema = f"{SCHEMA}." if isinstance(statement.table, NameInSchema) else ""
     return f"SELECT {columns} FROM {schema}{quote_sql(statement.table)}"
 
@@ -84,11 +88,8 @@ def _values(result: Result) -> Iterator[list[list]]:
 
 def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_cancelled: Callable[[], None]) -> int:
     relation = writable_table(engine.committed, statement.table, "copy to")
-    names = statement.columns or tuple(column.name for column in relation.visible_columns if not column.generated)
+    names = _names(statement, relation)
     types = [relation.column(name).type for name in names]
-    for name in statement.columns:
-        if relation.column(name).generated:
-            raise WrongObjectKind(f'column "{name}" is a generated column', hint="leave it out")
     options = CopyOptions.of(statement.options)
     channel.send(writer.copy_response(b"G", len(names), binary=options.binary))
     with _spool(engine) as spool, Arrivals(engine, relation) as arrivals:
@@ -113,6 +114,14 @@ def copy_in(channel: Channel, engine: Engine, statement: ast.Copy, refuse_if_can
                 line += len(columns[0])
             refuse_if_cancelled()
             return engine.write(relation.id, arrivals.change).count if line > 1 + options.header else 0
+
+
+def _names(statement: ast.Copy, relation: Relation) -> tuple[str, ...]:
+    generated = {column.name for column in relation.columns if column.generated}
+    for name in statement.columns:
+        if name in generated:
+            raise InvalidColumnReference(f'column "{name}" is a generated column', hint="leave it out")
+    return statement.columns or tuple(each.name for each in relation.visible_columns if not each.generated)
 
 
 @contextmanager

@@ -18,10 +18,11 @@ import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from headrace.catalog import Catalog
+from headrace.catalog import Catalog, shown_name
 from headrace.errors import DataError, HeadraceError, SqlSyntaxError, UndefinedParameterNumber
 from headrace.serving.pg_catalog.rewrite import object_type
 from headrace.serving.wire.binary import decode
@@ -31,7 +32,8 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression
 from headrace.sql.parse import parse
 from headrace.sql.text import nul_character, pieces
-from headrace.types import SqlType
+from headrace.sql.unknowns import mark
+from headrace.types import SqlType, array_of
 
 _PARAMETER = re.compile(r"(?<![\w$])\$(\d{1,5})(?![\w$])")
 MOST = 65_535
@@ -125,9 +127,17 @@ def with_constants(text: str, constants: Sequence[str]) -> Substituted:
     return Substituted(text, lambda number: constants[number - 1])
 
 
-def unknown_constants(types: Sequence[SqlType], limits: Collection[int]) -> list[str]:
-    """They stand for values that are not known yet. A LIMIT takes numbers only."""
-    return ["0" if number in limits else f"CAST(NULL AS {kind})" for number, kind in enumerate(types, 1)]
+def unknown_constants(types: Sequence[SqlType], limits: Collection[int], marked: Collection[int] = ()) -> list[str]:
+    """They stand for values that are not known yet. A LIMIT takes numbers only. ``marked``: those whose types are not
+    known either, and are to be found out."""
+    return [
+        "0" if number in limits else mark(number) if number in marked else f"CAST(NULL AS {_named(kind)})"
+        for number, kind in enumerate(types, 1)
+    ]
+
+
+def _named(kind: SqlType) -> str:
+    return "text" if kind == TEXT and kind.modifier is None else str(kind)
 
 
 def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> str:
@@ -140,7 +150,7 @@ def constant(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> s
         return quoted
     if _is_number(text, kind):
         return f"({text})" if text.startswith("-") else text
-    return f"CAST({quoted} AS {kind})"
+    return f"CAST({quoted} AS {_that_holds(text, kind)})"
 
 
 def constant_tree(data: bytes | None, form: int, kind: SqlType | None, oid: int) -> exp.Expression:
@@ -153,7 +163,36 @@ def constant_tree(data: bytes | None, form: int, kind: SqlType | None, oid: int)
     if _is_number(text, kind):
         number = exp.Literal.number(text.lstrip("-"))
         return exp.Neg(this=number) if text.startswith("-") else number
-    return exp.Cast(this=exp.Literal.string(text), to=_type_tree(kind))
+    return exp.Cast(this=exp.Literal.string(text), to=_type_tree(_that_holds(text, kind)))
+
+
+def _that_holds(text: str, kind: SqlType) -> SqlType:
+    """The type, or without its digits if these would round the value: beside a numeric(10,2), 10.004 is more than 10.
+
+    >>> for text in ("10.00", "10.004", "123456789"):
+    ...     str(_that_holds(text, SqlType("numeric", precision=10, scale=2)))
+    'numeric(10,2)'
+    'numeric'
+    'numeric'
+    """
+    if kind.name == "array":
+        return of_any_digits(kind)
+    if kind.name != "numeric" or kind.precision is None:
+        return kind
+    try:
+        value = Decimal(text)
+        digits, exponent = value.as_tuple()[1:]
+        fits = -exponent <= kind.scale and len(digits) + exponent <= kind.precision - kind.scale
+    except (InvalidOperation, TypeError):  # no number, or none that is finite: whoever reads it says so
+        return kind
+    return kind if fits else of_any_digits(kind)
+
+
+def of_any_digits(kind: SqlType) -> SqlType:
+    """As PostgreSQL's parameters are, which have a type and no length or digits."""
+    if kind.name == "array":
+        return array_of(of_any_digits(kind.element))
+    return SqlType(kind.name) if kind.name in ("numeric", "varchar") else kind
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,11 +232,29 @@ def written(value: exp.Expression, text: str, kind: SqlType | None) -> str:
 # --- types --------------------------------------------------------------------------------------------------------
 
 
-def parameter_types(statement: ast.Statement | None, count: int, oids: Sequence[int], catalog: Catalog) -> list:
+def parameter_types(
+    statement: ast.Statement | None, count: int, oids: Sequence[int], catalog: Catalog, otherwise: SqlType | None = TEXT
+) -> list:
     """The type of each: as the client says, else as its first use asks for, else text."""
     used = _used_types(statement, catalog) if statement is not None else {}
     given = [type_of(oid) if oid else None for oid in [*oids, *([0] * (count - len(oids)))][:count]]
-    return [kind or used.get(number) or TEXT for number, kind in enumerate(given, 1)]
+    return [kind or used.get(number) or otherwise for number, kind in enumerate(given, 1)]
+
+
+def asked_in(statement: ast.Statement) -> exp.Select | None:
+    """A query with the expressions of a statement that writes: parameters mean in it what they mean there."""
+    if not isinstance(statement, (ast.Insert, ast.Update, ast.Delete)):
+        return None
+    if isinstance(statement, ast.Insert):
+        cells = [cell for row in statement.rows or () for cell in row if cell.find(exp.Literal)]
+        return statement.query or exp.Select(expressions=[cell.copy() for cell in cells])
+    table = exp.Table(this=exp.to_identifier(statement.table, quoted=True))
+    table.set(
+        "alias", exp.TableAlias(this=exp.to_identifier(statement.alias or shown_name(statement.table), quoted=True))
+    )
+    values = [value.copy() for _, value in getattr(statement, "assignments", ()) if value.find(exp.Literal)]
+    query = exp.Select(expressions=values or [exp.Literal.number(1)]).from_(table)
+    return query if statement.where is None else query.where(statement.where.copy())
 
 
 def named_oids(statement: ast.Statement | None) -> dict[int, int]:

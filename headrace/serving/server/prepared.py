@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from headrace.catalog import Catalog
@@ -20,6 +20,7 @@ from headrace.serving.wire.oids import oid_of, pg_category
 from headrace.serving.wire.rows import spread
 from headrace.sql import statements as ast
 from headrace.sql.parse import parse
+from headrace.sql.unknowns import asked
 from headrace.types import SqlType
 
 STATEMENTS = 1_000
@@ -61,6 +62,8 @@ class Prepared:
     limits: set[int]
     """Which parameters are a LIMIT or OFFSET"""
     empty: bool
+    open: set[int]
+    """Which parameters have a type that nobody named, and that is not seen either: text, until it is found out"""
     declared: tuple[SqlType, ...] = ()
     """By PREPARE"""
     verbatim: bool = False
@@ -159,7 +162,8 @@ class PreparedStatements:
         verbatim = isinstance(statement, ast.Prepare)
         count = len(message.oids) if verbatim else max(parameters.parameter_count(message.text), len(message.oids))
         meant = statement and self._session.meant(statement)
-        types = parameters.parameter_types(meant, count, message.oids, catalog)
+        seen = parameters.parameter_types(meant, count, message.oids, catalog, otherwise=None)
+        types = [kind or parameters.TEXT for kind in seen]
         named, given = parameters.named_oids(statement), [*message.oids, *([0] * count)]
         oids = [given[at] or named.get(at + 1) or oid_of(kind) for at, kind in enumerate(types)]
         self._account(size - (replaced.size if replaced is not None else 0))
@@ -170,6 +174,7 @@ class PreparedStatements:
             oids=oids,
             limits=parameters.limit_parameters(statement),
             empty=statement is None,
+            open={number for number, kind in enumerate(seen, 1) if kind is None and not given[number - 1]},
             declared=declared,
             verbatim=verbatim,
             template=template,
@@ -254,8 +259,8 @@ class PreparedStatements:
             names, types = zip(*columns, strict=True)
             return writer.row_description(names, types, spread(bound.formats, len(names)))
         prepared = self._statement(message.name)
-        described = writer.parameter_description(prepared.oids)
         prepared.columns = columns = [] if prepared.empty else self._columns_of_unbound(prepared)
+        described = writer.parameter_description(prepared.oids)
         if not columns:
             return described + writer.NO_DATA
         names, types = zip(*columns, strict=True)
@@ -264,6 +269,8 @@ class PreparedStatements:
     def _columns_of_unbound(self, prepared: Prepared) -> list[tuple[str, SqlType]]:
         if prepared.verbatim:
             return []
+        if prepared.open:
+            self._find_types(prepared)
         source = parameters.with_constants(prepared.text, parameters.unknown_constants(prepared.types, prepared.limits))
         with self._while_parsed(prepared.tree):
             statement, positions = self._parsed(source)
@@ -276,6 +283,22 @@ class PreparedStatements:
             result = self._session.perform(statement)
             columns = list(zip(result.columns, result.types, strict=True))
         return columns
+
+    def _find_types(self, prepared: Prepared) -> None:
+        """What the surroundings of parameters ask for whose types nobody named: a driver sends such values then."""
+        constants = parameters.unknown_constants(prepared.types, prepared.limits, prepared.open)
+        source = parameters.with_constants(prepared.text, constants)
+        # What is wrong with the statement is said when its columns are asked for.
+        with self._while_parsed(prepared.tree), asked() as found, suppress(HeadraceError):
+            statement, _ = self._parsed(source)
+            query = parameters.asked_in(statement)
+            if isinstance(statement, ast.Select) or query is not None:
+                self._session.describe(statement if query is None else ast.Select(sql=statement.sql, query=query))
+        for number, kind in found.items():
+            kind = parameters.of_any_digits(kind)
+            if number in prepared.open and kind.name not in ("struct", "map"):
+                prepared.open.discard(number)
+                prepared.types[number - 1], prepared.oids[number - 1] = kind, oid_of(kind)
 
     def _columns(self, bound: Bound) -> list[tuple[str, SqlType]]:
         if isinstance(bound.statement, ast.FetchCursor):

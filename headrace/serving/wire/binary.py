@@ -27,7 +27,7 @@ from headrace.errors import DataError, Unsupported
 from headrace.intervals import Interval
 from headrace.serving.render import render, renderer
 from headrace.serving.wire.oids import UUID, oid_of
-from headrace.types import SqlType, array_of
+from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, SqlType, array_of
 
 MOST_DIMENSIONS = 6
 """Of an array, as in PostgreSQL."""
@@ -60,7 +60,7 @@ def decode(data: bytes, kind: SqlType, oid: int = 0) -> str:
     """
     try:
         value = _read_uuid(data) if oid == UUID else _value(data, kind)
-        return render(value, _as_deep_as(value, kind) if kind.name == "array" else kind)
+        return render(value, _as_deep_as(value, kind) if kind.name == "array" else _with_zeros(kind))
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError, ValueError):
         raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
 
@@ -156,10 +156,15 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
 
 def _as_deep_as(value: list, kind: SqlType) -> SqlType:
     """PostgreSQL's types do not count dimensions: an integer[] may be an array of arrays."""
-    deep = array_of(_leaf(kind))
+    deep = array_of(_with_zeros(_leaf(kind)))
     while value and isinstance(value[0], list):
         deep, value = array_of(deep), value[0]
     return deep
+
+
+def _with_zeros(kind: SqlType) -> SqlType:
+    """A number without declared digits prints no zeros at its end; a client that sends some means them."""
+    return SqlType("numeric", precision=DEFAULT_PRECISION, scale=DEFAULT_SCALE) if kind.name == "numeric" else kind
 
 
 def _leaf(kind: SqlType) -> SqlType:
@@ -217,12 +222,25 @@ def _struct(data: bytes, kind: SqlType) -> dict[str, Any]:
 
 
 def _read_numeric(data: bytes) -> Decimal:
-    count, weight, sign, _ = struct.unpack_from("!hhHh", data)
+    count, weight, sign, decimals = struct.unpack_from("!hhHh", data)
     if sign not in (0, 0x4000):
         raise DataError("NaN and infinity are not supported in numeric", sqlstate="22003")
     digits = struct.unpack_from(f"!{count}h", data, 8)
     whole = sum(digit * 10_000 ** (count - 1 - at) for at, digit in enumerate(digits))
-    return Decimal(-whole if sign else whole).scaleb(4 * (weight - count + 1), _WIDE)
+    value = Decimal(-whole if sign else whole).scaleb(4 * (weight - count + 1), _WIDE)
+    return _shown(value, max(0, decimals))
+
+
+def _shown(value: Decimal, decimals: int) -> Decimal:
+    """With so many decimals as the client means, as long as these are digits that a numeric can have.
+
+    >>> _shown(Decimal("1.5000"), 2), _shown(Decimal("1.5000"), 300), _shown(Decimal(0), 1)
+    (Decimal('1.50'), Decimal('1.5'), Decimal('0.0'))
+    """
+    shortest = value.normalize(_WIDE)
+    least = max(0, -shortest.as_tuple().exponent)
+    decimals = decimals if max(1, value.adjusted() + 1) + decimals <= DEFAULT_PRECISION else least
+    return shortest.quantize(Decimal((0, (1,), -max(decimals, least))), context=_WIDE)
 
 
 def _read_jsonb(data: bytes) -> str:
