@@ -54,7 +54,7 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
-from headrace.plan.rewrites import BLOCK_RULES, windows_above, with_limit
+from headrace.plan.rewrites import BLOCK_RULES, windows_above, with_limit, with_rows_spelled_out
 from headrace.plan.top import TopN, first_wanted, with_key, without_unused
 from headrace.sql.aggregates import is_call
 from headrace.sql.bind import BoundQuery
@@ -76,7 +76,8 @@ def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) ->
 
 def _cut(bound: BoundQuery, names: Sequence[str], arrangements: Arrangements) -> tuple[Piece, Arrangements] | None:
     cutter = _Cutter(arrangements)
-    query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
+    query = _without_ctes(with_rows_spelled_out(bound.expression.copy()))
+    query = with_events_stored(query, cutter.arrangements)
     try:
         found = cutter.piece(query)
         if not isinstance(found, Keyed):

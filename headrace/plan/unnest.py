@@ -250,8 +250,8 @@ def _aliases(query: exp.Select) -> set[str]:
 
 def _pair(condition: exp.Expression, own: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
     """Of an equality the side of the subquery, and the other."""
-    if not isinstance(condition, exp.EQ) or has_query(condition):
-        return None
+    if not isinstance(condition, exp.EQ) or has_query(condition) or condition.find(exp.Any, exp.All):
+        return None  # x = ANY (array) holds for several groups at once
     one, other = sources_in(condition.this), sources_in(condition.expression)
     if one and one <= own and other and not other & own:
         return condition.this, condition.expression
