@@ -106,6 +106,8 @@ OPERATORS = {
         "one_of_them": "SELECT id, (SELECT n FROM u WHERE u.id = 3) AS n FROM t",
         "any_smaller": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.n < t.x)",
         "but_the_first": "SELECT id, x FROM t ORDER BY x NULLS FIRST, id OFFSET 2",
+        "lists": "SELECT k, ARRAY[x, k] AS l, row_number() OVER (ORDER BY x NULLS FIRST, id) % 2 AS n FROM t",
+        "nothing_but_lists": "SELECT ARRAY[x, k] AS l FROM t ORDER BY x NULLS FIRST, k NULLS FIRST, id OFFSET 2",
         "above": "SELECT n % 2 AS odd, count(*) AS c FROM"
         " (SELECT row_number() OVER (ORDER BY id) AS n FROM t) AS q GROUP BY 1",
     },

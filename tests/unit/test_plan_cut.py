@@ -336,6 +336,12 @@ def test_a_row_as_a_value_has_the_columns_that_are_asked_for(catalog):
     assert [str(each.type) for each in arrangements.keyed(last).visible_columns] == ["struct<id integer, n bigint>"]
 
 
+def test_lists_are_no_keys_of_what_is_computed_anew(catalog):
+    lists = "SELECT k, ARRAY[x] AS l, rank() OVER (ORDER BY x) AS r FROM t"
+    assert pieces(lists, catalog) == ["recompute by k, r, _hr_key_0 of t"]
+    assert pieces("SELECT ARRAY[x] AS l FROM t ORDER BY x OFFSET 2", catalog) == ["recompute by _hr_key_0 of t"]
+
+
 def test_types_are_not_copied():
     kind = SqlType("array", element=BIG)
     assert copy.deepcopy(kind) is kind and copy.deepcopy([kind]) == [kind]
