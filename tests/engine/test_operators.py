@@ -70,6 +70,7 @@ OPERATORS = {
         "or_there_is": "SELECT id FROM t WHERE x = 1 OR NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k AND u.n > t.x)",
         "shares": "SELECT k, s, count(*) AS c, sum(count(*)) OVER (PARTITION BY k) AS of_k FROM t GROUP BY k, s",
         "by_a_value": "SELECT (SELECT max(n) FROM u WHERE u.y = t.k) AS m, count(*) AS c FROM t GROUP BY 1",
+        "beside_counts": "SELECT k, count(*) AS c, (SELECT max(n) FROM u WHERE u.y = t.k) AS m FROM t GROUP BY k",
         "rows_as_values": "SELECT t.id, count(u) AS c, jsonb_agg(u ORDER BY u.id) AS l FROM t LEFT JOIN u ON u.y = t.k"
         " GROUP BY t.id",
         "any_of_them": "SELECT t.id, u.id AS other FROM t JOIN u ON u.y = ANY (ARRAY[t.k, t.x])",

@@ -174,6 +174,8 @@ def test_pieces(catalog, text, expected):
         "SELECT id FROM t WHERE x = 1 OR EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
         "SELECT k, sum(count(*)) OVER (PARTITION BY k ORDER BY max(x)) AS r FROM t GROUP BY k, s HAVING count(*) > 1",
         "SELECT id FROM t ORDER BY x FETCH FIRST 2 ROWS ONLY",
+        "SELECT k, sum(x) AS s, (SELECT max(n) FROM u WHERE u.y = t.k) AS m FROM t GROUP BY k HAVING sum(x) > 1",
+        "SELECT k, count(*) + (SELECT count(*) FROM u) AS c FROM t GROUP BY k",
         # Windows that share no column of their partitions.
         "SELECT rank() OVER (PARTITION BY k ORDER BY x) + x AS r, count(*) OVER (PARTITION BY s) AS c FROM t",
         "SELECT count(*) OVER (PARTITION BY k) AS a, count(*) OVER (PARTITION BY x) AS b,"
