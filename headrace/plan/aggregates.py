@@ -85,12 +85,10 @@ class Aggregates:
         items = self.items(node)
         having = node.args.get("having")
         asked = [each for _, each in items] + ([having.this] if having is not None else [])
-        if having is not None and has_query(having.this):
+        if any(map(has_query, asked)):
             if (above := above_groups(node, self.arrangements.rebound)) is None:
                 raise NotCut
             return self.cut_query(above)
-        if any(map(has_query, [*asked, *keys])):
-            raise NotCut
         keys = list({each.sql(): each for each in keys}.values())
         side = self.side(node, [*asked, *keys])
         calls = calls_in(asked)

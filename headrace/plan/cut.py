@@ -54,7 +54,7 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
-from headrace.plan.rewrites import BLOCK_RULES, windows_above, with_limit
+from headrace.plan.rewrites import BLOCK_RULES, windows_above, with_limit, with_rows_spelled_out
 from headrace.plan.top import TopN, first_wanted, with_key, without_unused
 from headrace.sql.aggregates import is_call
 from headrace.sql.bind import BoundQuery
@@ -76,7 +76,8 @@ def cut(bound: BoundQuery, catalog: Catalog, name: str, names: Sequence[str]) ->
 
 def _cut(bound: BoundQuery, names: Sequence[str], arrangements: Arrangements) -> tuple[Piece, Arrangements] | None:
     cutter = _Cutter(arrangements)
-    query = with_events_stored(_without_ctes(bound.expression.copy()), cutter.arrangements)
+    query = _without_ctes(with_rows_spelled_out(bound.expression.copy()))
+    query = with_events_stored(query, cutter.arrangements)
     try:
         found = cutter.piece(query)
         if not isinstance(found, Keyed):
@@ -195,7 +196,8 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         return self.arrangements.stored(found) if isinstance(found, Keyed) else found
 
     def whole(self, query: exp.Expression, describe: str = "recompute") -> Keyed:
-        """Any query at all: its rows are their own key, numbered where they are the same."""
+        """Any query at all: its rows are their own key, numbered where they are the same, or differ only in values that
+        cannot be keys."""
         refuse_what_changes(query)
         names = outputs_of(query)
         distinct = [name if names.count(name) == 1 else f"column_{at}" for at, name in enumerate(names)]
@@ -203,17 +205,20 @@ class _Cutter(Laterals, Aggregates, TopN, Expansions):
         for branch in branches_of(inner):
             for each, name in zip(branch.expressions, distinct, strict=True):
                 each.set("alias", exp.to_identifier(name, quoted=True))
-        columns = [
-            typed_column(SOURCE, name, kind or TEXT) for name, kind in zip(distinct, types_of(query), strict=True)
-        ]
-        listed = ", ".join(f"{quote_sql(SOURCE)}.{quote_sql(name)}" for name in distinct)
-        number = parse_expression(f"row_number() OVER (PARTITION BY {listed} ORDER BY {listed})")
+        kinds = [kind or TEXT for kind in types_of(query)]
+        columns = [typed_column(SOURCE, name, kind) for name, kind in zip(distinct, kinds, strict=True)]
+        keys = [name for name, kind in zip(distinct, kinds, strict=True) if kind.name not in ("array", "struct")]
+        listed, parted = (
+            ", ".join(f"{quote_sql(SOURCE)}.{quote_sql(each)}" for each in some) for some in (distinct, keys)
+        )
+        partition = f"PARTITION BY {parted} " if keys else ""
+        number = parse_expression(f"row_number() OVER ({partition}ORDER BY {listed})")
         occurrence = f"{HIDDEN}0"
         return Keyed(
             query=select([*zip(distinct, columns, strict=True), (occurrence, number)], subquery(inner, SOURCE)),
             visible=len(distinct),
             key=(),
-            rest=(*distinct, occurrence),
+            rest=(*keys, occurrence),
             inputs=tuple((name, ()) for name in relations_in(query)),
             describe=describe,
         )

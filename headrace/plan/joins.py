@@ -457,7 +457,8 @@ def equalities(
     """Of the conditions those that compare something of one side with something of the other, each with the two."""
     found = []
     for each in conditions:
-        if not isinstance(each, kind) or isinstance(each.this.unnest(), exp.Tuple):
+        # x = ANY (array) compares with each of its elements.
+        if not isinstance(each, kind) or isinstance(each.this.unnest(), exp.Tuple) or each.find(exp.Any, exp.All):
             continue
         one, other = sources_in(each.this), sources_in(each.expression)
         if one and other and one <= left and other <= right:

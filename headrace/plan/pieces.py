@@ -17,7 +17,7 @@ from sqlglot import exp
 from headrace.catalog import INTERNAL_PREFIX, Catalog
 from headrace.sql.bind import bind_query
 from headrace.sql.dialect import parse_query, print_sql
-from headrace.sql.expressions import COLUMN_TYPE
+from headrace.sql.expressions import COLUMN_TYPE, row_of
 from headrace.sql.names import SCHEMA
 from headrace.sql.translate import types_of
 from headrace.types import SqlType
@@ -161,6 +161,11 @@ def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
         return conjuncts(condition.this) + conjuncts(condition.expression)
     if isinstance(condition, exp.Or):
         return _factored(condition)
+    if isinstance(condition, exp.EQ):  # (a, b) = (c, d) is a = c AND b = d
+        one, other = (row_of(each.unnest()) or [] for each in (condition.this, condition.expression))
+        if one and len(one) == len(other):
+            pairs = zip(one, other, strict=True)
+            return [part for a, b in pairs for part in conjuncts(exp.EQ(this=a.copy(), expression=b.copy()))]
     return [condition]
 
 

@@ -11,7 +11,9 @@ its clauses are looked at.
 | `(SELECT max(y) FROM u WHERE u.k = t.k)` anywhere, also with `ORDER BY … LIMIT 1` | a column of `LEFT JOIN LATERAL` |
 | `EXISTS (SELECT … WHERE u.k = t.k)` inside of an expression | the same of `count(*) > 0` |
 | a window over aggregates | a window over a query with the aggregates |
+| windows that share no column of their partitions | some of them over a query with the others |
 | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
+| `count(u)`, `to_jsonb(u)` of a source u | the same of `_hr_row('id', u.id, 'y', u.y)` |
 """
 
 from __future__ import annotations
@@ -27,12 +29,14 @@ from headrace.plan.pieces import (
     aliased,
     conjunction,
     conjuncts,
+    free_name,
     has_query,
     outer_columns,
     outputs_of,
     select,
     sources_in,
     subquery,
+    substituted,
     typed_column,
 )
 from headrace.plan.quotients import as_value
@@ -40,6 +44,7 @@ from headrace.plan.unnest import Known, Rebind, is_constant, unnested, without_n
 from headrace.sql.aggregates import is_call
 from headrace.sql.dialect import parse_expression, print_sql
 from headrace.sql.grouping import has_aggregate
+from headrace.sql.tree import WholeRow
 
 BlockRule = Callable[[exp.Select, Known], exp.Select]
 
@@ -55,6 +60,30 @@ def with_limit(node: exp.Expression) -> exp.Expression:
     found = node.copy()
     found.set("limit", exp.Limit(expression=(fetch.args.get("count") or exp.Literal.number(1)).copy()))
     return found
+
+
+def with_rows_spelled_out(query: exp.Expression) -> exp.Expression:
+    """The query with all columns of a source in place of its name as a value, as in ``count(t)`` and ``to_jsonb(t)``.
+
+    A piece has other sources than the block that it was a part of, and a name stays what it is when columns are put in
+    place of others.
+    """
+    for row in list(query.find_all(WholeRow)):
+        place = row.parent if isinstance(row.parent, exp.Paren) else row
+        columns = [each.copy() for each in row.expressions]
+        field = place.parent.expression.name if isinstance(place.parent, exp.Dot) else None
+        if isinstance(place.parent, exp.Is):  # asks about the columns
+            place.replace(exp.Tuple(expressions=columns))
+        elif any(each.name == field for each in columns):
+            place.parent.replace(next(each for each in columns if each.name == field))
+        else:
+            named = [part for each in columns for part in (exp.Literal.string(each.name), each)]
+            value: exp.Expression = exp.Anonymous(this="_hr_row", expressions=named)
+            if missing := row.args.get("missing"):  # where an outer join has found none
+                there = exp.or_(*(exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in missing))
+                value = exp.Case(ifs=[exp.If(this=there, true=value)])
+            row.replace(value)
+    return query
 
 
 def with_exists(node: exp.Select, known: Known) -> exp.Select:
@@ -211,6 +240,31 @@ def windows_above(node: exp.Select, rebind: Rebind) -> exp.Select | None:
     inner.set("order", None)
     inner.set("expressions", [aliased(each, name) for name, each in known.values()])
     return _bound(select(shown, subquery(inner, alias)), rebind) if known else None
+
+
+def windows_in_turn(node: exp.Select, rebind: Rebind) -> exp.Select | None:
+    """Windows of different partitions as those of all but one over a query that has the others; None if one has no
+    partition."""
+    names, items = outputs_of(node), [each.unalias().copy() for each in node.expressions]
+    windows = list(dict.fromkeys(window for each in items for window in each.find_all(exp.Window)))
+    partitions = [{each.sql() for each in window.args.get("partition_by") or []} for window in windows]
+    below = [window for window, each in zip(windows, partitions, strict=True) if each == partitions[0]]
+    if len(set(names)) < len(names) or not all(partitions) or len(below) == len(windows):
+        return None
+    alias = free_name(f"{INTERNAL_PREFIX}windows", _own(node))
+    known = {each: f"had_{number}" for number, each in enumerate(below)}
+    above = [
+        each.transform(lambda one: typed_column(alias, known[one], None) if one in known else one) for each in items
+    ]
+    used = {(each.table, each.name): each for one in above for each in one.find_all(exp.Column) if each.table != alias}
+    flat = {name: f"column_{number}" for number, name in enumerate(sorted(used))}
+    columns = {name: typed_column(alias, own, None) for name, own in flat.items()}
+    inner = node.copy()
+    inner.set("order", None)
+    shown = [(used[name], own) for name, own in flat.items()] + list(known.items())
+    inner.set("expressions", [aliased(each.copy(), name) for each, name in shown])
+    outer = [(name, substituted(each, columns)) for name, each in zip(names, above, strict=True)]
+    return _bound(select(outer, subquery(inner, alias)), rebind)
 
 
 def _own(query: exp.Expression) -> set[str]:

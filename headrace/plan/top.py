@@ -37,6 +37,7 @@ from headrace.plan.pieces import (
     substituted,
     typed_column,
 )
+from headrace.plan.rewrites import windows_in_turn
 from headrace.sql.grouping import has_aggregate
 from headrace.sql.translate import type_of, types_of
 from headrace.sql.typed import TEXT
@@ -57,6 +58,9 @@ class TopN:
     arrangements: Arrangements
 
     def piece(self, query: exp.Expression, first: int | None = None) -> Piece:
+        raise NotImplementedError
+
+    def cut_query(self, query: exp.Expression) -> Piece:
         raise NotImplementedError
 
     def linear(self, query: exp.Expression) -> exp.Query:
@@ -84,6 +88,8 @@ class TopN:
         partitions = [window.args.get("partition_by") or [] for window in windows]
         common = [each for each in partitions[0] if all(each in other for other in partitions[1:])]
         common = list({each.sql(): each for each in common}.values())
+        if not common and first is None and (above := windows_in_turn(node, self.arrangements.rebound)) is not None:
+            return self.cut_query(above)
         if (not common and first is None) or any(isinstance(each, exp.Literal) for each in common):
             raise NotCut
         if first is None and (fused := self._fused(node, items, partitions)) is not None:

@@ -141,16 +141,20 @@ def is_constant(inner: exp.Subquery, block: exp.Expression | None = None) -> boo
 
 
 def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
-    """A block whose HAVING has such a subquery as a query over the block without it; None if it has others."""
-    parts = conjuncts(node.args["having"].this)
+    """A block with such subqueries in HAVING, or beside aggregates, as a query over the block without them; None if it
+    has others."""
+    having = node.args.get("having")
+    parts = conjuncts(having.this) if having is not None else []
     asked = [each for each in parts if has_query(each)]
     kept = [each for each in parts if each not in asked]
-    names = outputs_of(node)
-    if len(set(names)) < len(names) or any(has_query(each) for each in node.expressions):
+    names, items = outputs_of(node), [each.unalias() for each in node.expressions]
+    calls = [call for each in (*items, *asked) for call in each.walk() if is_call(call)]
+    if len(set(names)) < len(names) or any(map(has_query, calls)):
         return None
     keys = list(node.args["group"].expressions) if node.args.get("group") is not None else []
     # What a query inside takes of the row around it must be a value of the group.
-    around = [column for part in asked for each in part.find_all(exp.Query) for column in outer_columns(each)]
+    inside = [each for part in (*items, *asked) for each in part.find_all(exp.Query)]
+    around = [column for each in inside for column in outer_columns(each)]
     if any(column.table in _aliases(node) and column not in keys for column in around):
         return None
     inner, alias = node.copy(), f"{INTERNAL_PREFIX}groups"
@@ -177,9 +181,14 @@ def above_groups(node: exp.Select, rebind: Rebind) -> exp.Select | None:
         return each
 
     conditions = [above(each.copy()) for each in asked]
-    for name, each in known.values():
-        inner.append("expressions", aliased(each, name))
-    shown = [(name, typed_column(alias, name, None)) for name in names]
+    shown = [
+        (name, above(each.copy()) if has_query(each) else typed_column(alias, name, None))
+        for name, each in zip(names, items, strict=True)
+    ]
+    plain = [aliased(each.copy(), name) for name, each in zip(names, items, strict=True) if not has_query(each)]
+    inner.set("expressions", [*plain, *(aliased(each, name) for name, each in known.values())])
+    if not inner.expressions:  # of which it is enough to know that there are groups
+        inner.set("expressions", [aliased(exp.Literal.number(1), "one")])
     return rebind(select(shown, subquery(inner, alias), conditions))
 
 
@@ -250,8 +259,8 @@ def _aliases(query: exp.Select) -> set[str]:
 
 def _pair(condition: exp.Expression, own: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
     """Of an equality the side of the subquery, and the other."""
-    if not isinstance(condition, exp.EQ) or has_query(condition):
-        return None
+    if not isinstance(condition, exp.EQ) or has_query(condition) or condition.find(exp.Any, exp.All):
+        return None  # x = ANY (array) holds for several groups at once
     one, other = sources_in(condition.this), sources_in(condition.expression)
     if one and one <= own and other and not other & own:
         return condition.this, condition.expression

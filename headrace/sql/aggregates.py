@@ -225,7 +225,15 @@ def _string_agg(name: str, call: AggregateCall) -> Aggregate:
     value, separator = (cast(arg, TEXT) for arg in call.args)
     if any(arg.type not in (None, TEXT) for arg in call.args):
         raise no_function(name, call.args)
-    keys = [key.sql for key in (call.order if call.distinct else _without_ties(call.order, value))]
+    if call.distinct:
+        if any(key.value.sql not in (value.sql, separator.sql) for key in call.order):
+            raise Unsupported("in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
+        # Each value comes once, so no second key decides anything. Without one PostgreSQL sorts them, too.
+        ordered = [key for key in call.order if key.value.sql == value.sql][:1]
+        ordered = ordered or [OrderKey(value=value, descending=False, nulls_first=False)]
+    else:
+        ordered = _without_ties(call.order, value)
+    keys = [key.sql for key in ordered]
     order = f" WITHIN GROUP (ORDER BY {', '.join(keys)})" if keys else ""
     return Aggregate(call=f"listagg({_distinct(call)}{value.sql}, {separator.sql}){order}", type=TEXT)
 

@@ -311,7 +311,9 @@ class _Binder(Sources):
             if star or (generates(value) and isinstance(bound, WholeRow)):
                 projections += [exp.alias_(each, field, quoted=True) for field, each in fields_of(bound)]
             else:
-                projections.append(exp.alias_(bound, name, quoted=True, copy=False))
+                if isinstance(bound, exp.Subquery):
+                    bound.set("alias", None)  # the name is the column's: GROUP BY 1 takes the value alone
+                projections.append(exp.Alias(this=bound, alias=exp.to_identifier(name, quoted=True)))
         others = [call for item in projections for call in own_calls(item) if _returns_rows(call)]
         if rows and len(rows) + len(others) > 1:  # they would have to run in step
             call = rows[0][0]
@@ -349,7 +351,8 @@ class _Binder(Sources):
             raise unsupported("GROUP BY ALL", group)
         sets = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
         for owner in [group, *group.find_all(*sets)]:
-            items = [each.unnest() for each in owner.expressions]
+            # A query keeps its parentheses: it is a value, and printed as one.
+            items = [each if isinstance(each, exp.Subquery) else each.unnest() for each in owner.expressions]
             items = [each if isinstance(each, sets) else self._group_item(each, node, scope) for each in items]
             owner.set("expressions", items)
 

@@ -23,6 +23,7 @@ from headrace.sql import (
     jsonb_paths,
     jsonb_texts,
     jsonpath,
+    rows,
     templates,
     texts,
 )
@@ -306,6 +307,14 @@ def _row(name: str, args: list[Typed]) -> Typed:
     return Typed(f"named_struct({inner})", SqlType("struct", fields=fields))
 
 
+def _named_row(name: str, args: list[Typed]) -> Typed:
+    """A relation's row, spelled out: the names and the values of its columns in turn (headrace/plan/rewrites.py)."""
+    if len(args) % 2 or any(each.literal is None for each in args[::2]):
+        raise no_function(name, args)
+    values = [cast(arg, TEXT) if arg.type is None else arg for arg in args[1::2]]
+    return rows.whole_row([(str(each.literal), value) for each, value in zip(args[::2], values, strict=True)], [])
+
+
 # --- jsonb ------------------------------------------------------------------------------------------------------
 
 
@@ -336,6 +345,7 @@ _HANDLERS: dict[str, Handler] = {
     **arrays.HANDLERS,
     **texts.HANDLERS,
     "row": _row,
+    "_hr_row": _named_row,
     "format": format_text,
     "timezone": _timezone,
     **dict.fromkeys(("to_jsonb", "to_json", "row_to_json"), jsonb.to_jsonb),

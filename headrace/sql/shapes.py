@@ -100,7 +100,8 @@ def name_windows(node: exp.Select) -> None:
         named[window.this.name] = window
     node.set("windows", None)
     for window in list(node.find_all(exp.Window)):
-        _expand(window, named)
+        if window.find_ancestor(exp.Select) is node:  # a query inside has windows, and names for them, of its own
+            _expand(window, named)
 
 
 def _expand(window: exp.Window, named: dict[str, exp.Window]) -> None:

@@ -11,6 +11,7 @@ from itertools import combinations
 from sqlglot import exp
 
 from headrace.errors import SqlSyntaxError, TypeMismatch
+from headrace.sql.aggregates import is_call
 from headrace.sql.casts import cast
 from headrace.sql.expressions import Expressions, position_of, row_of, unsupported
 from headrace.sql.intervals import comparable
@@ -37,7 +38,8 @@ class Subqueries(Expressions):
         kinds = self.types(node)
         if len(kinds) != 1:
             raise SqlSyntaxError("subquery must return only one column", position=position_of(node))
-        return Typed(f"({self.query(node, [kinds[0] or TEXT])})", kinds[0] or TEXT)
+        sql = f"({self.query(node, [kinds[0] or TEXT])})"
+        return Typed(f"any_value({sql})" if _is_of_a_group(node) else sql, kinds[0] or TEXT)
 
     def _exists(self, node: exp.Exists) -> Typed:
         return Typed(f"EXISTS ({self.query(node.this)})", BOOLEAN)
@@ -174,3 +176,18 @@ class Subqueries(Expressions):
         row = f"(SELECT named_struct({fields}) FROM ({self.query(query, want)}) AS `_q`({columns}))"
         other = [Typed(f"{row}.`{number}`", kind) for number, kind in enumerate(want)]
         return compare_rows(symbol, values, other)
+
+
+def _is_of_a_group(node: exp.Expression) -> bool:
+    """Whether a query stands among the columns of groups. It may depend on what is grouped by, which Spark knows of
+    those inside of an aggregate; and so it has one value in each group."""
+    clause, block = node, node.parent
+    while block is not None and not isinstance(block, exp.Select):
+        if is_call(block):
+            return False
+        clause, block = block, block.parent
+    group = block.args.get("group") if block is not None else None
+    if group is None or clause.arg_key != "expressions":
+        return False
+    # In grouping sets the columns of an aggregate are those of the row, and not of the group.
+    return node not in group.expressions and group.find(exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple) is None

@@ -120,6 +120,21 @@ def test_a_value_that_cannot_be_had_fails_only_who_compares_with_it(tables):
     assert tables.sql("SELECT * FROM v").rows() == []
 
 
+def test_the_row_of_a_piece_is_what_is_asked_for(tables):
+    """And not what the piece is stored with; where an outer join has found none there is none."""
+    tables.sql("INSERT INTO t VALUES (1, 2, 0), (2, 5, 0)")
+    pairs = "SELECT t.id, u.name FROM t JOIN u ON t.k = u.id"
+    counts = "SELECT t.id, count(u) AS n FROM t LEFT JOIN u ON t.k = u.id GROUP BY t.id"
+    tables.sql(f"CREATE MATERIALIZED VIEW v AS SELECT to_jsonb(q)::text AS j FROM ({pairs}) AS q")
+    tables.sql(f"CREATE MATERIALIZED VIEW c AS {counts}")
+    assert tables.sql("SELECT * FROM v").rows() == [('{"id": 1, "name": "name 2"}',)]
+    tables.sql("UPDATE t SET k = 4 WHERE id = 2")
+    assert sorted(tables.sql("SELECT * FROM c").rows()) == [(1, 1), (2, 1)]
+    tables.sql("UPDATE u SET name = NULL; DELETE FROM u WHERE id = 4")
+    assert sorted(tables.sql("SELECT * FROM c").rows()) == [(1, 1), (2, 0)]
+    check(tables, "v", "c")
+
+
 @pytest.mark.parametrize(("few", "small"), [(FEW_KEYS, SMALL_ROWS), (3, SMALL_ROWS), (3, 2)])
 def test_both_sides_of_a_stored_join_change(tables, monkeypatch, few, small):
     """Its rows are mapped from both changes; only where these are many, of touched keys all is computed."""

@@ -52,6 +52,8 @@ OPERATORS = {
         "distinct_on": "SELECT DISTINCT ON (k) k, id, x FROM t ORDER BY k, x DESC NULLS LAST, id",
         "windows": "SELECT id, lag(x) OVER (PARTITION BY k ORDER BY id) AS l, sum(x) OVER (PARTITION BY k ORDER BY id"
         " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM t",
+        "two_partitions": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x) AS a,"
+        " rank() OVER (PARTITION BY s ORDER BY x) AS b FROM t",
         "tumble": "SELECT window_start, count(*) AS c FROM TUMBLE(t, at, INTERVAL '3 minutes') GROUP BY window_start",
         "hop": "SELECT window_end, max(x) AS m FROM HOP(t, at, INTERVAL '2 minutes', INTERVAL '5 minutes')"
         " GROUP BY window_end",
@@ -67,6 +69,11 @@ OPERATORS = {
         "if_any": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE n > 3)",
         "or_there_is": "SELECT id FROM t WHERE x = 1 OR NOT EXISTS (SELECT 1 FROM u WHERE u.y = t.k AND u.n > t.x)",
         "shares": "SELECT k, s, count(*) AS c, sum(count(*)) OVER (PARTITION BY k) AS of_k FROM t GROUP BY k, s",
+        "by_a_value": "SELECT (SELECT max(n) FROM u WHERE u.y = t.k) AS m, count(*) AS c FROM t GROUP BY 1",
+        "beside_counts": "SELECT k, count(*) AS c, (SELECT max(n) FROM u WHERE u.y = t.k) AS m FROM t GROUP BY k",
+        "rows_as_values": "SELECT t.id, count(u) AS c, jsonb_agg(u ORDER BY u.id) AS l FROM t LEFT JOIN u ON u.y = t.k"
+        " GROUP BY t.id",
+        "any_of_them": "SELECT t.id, u.id AS other FROM t JOIN u ON u.y = ANY (ARRAY[t.k, t.x])",
     },
     "intervals": {
         # Of each length there are two that are equal, and not the same.
@@ -94,14 +101,14 @@ OPERATORS = {
         "numbered": "SELECT id, row_number() OVER (ORDER BY x NULLS FIRST, id) AS n FROM t",
         "running": "SELECT id, sum(x) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s,"
         " count(*) OVER () AS c FROM t",
-        "two_partitions": "SELECT id, rank() OVER (PARTITION BY k ORDER BY x) AS a,"
-        " rank() OVER (PARTITION BY s ORDER BY x) AS b FROM t",
         "listed": "SELECT string_agg(s, ',' ORDER BY id) AS l, bit_or(x) AS b, stddev(x) AS d, count(*) AS c FROM t",
         "right_join": "SELECT t.id, u.id AS other FROM t RIGHT JOIN u ON t.x < u.n",
         "full_join": "SELECT t.id, u.id AS other FROM t FULL JOIN u ON t.x < u.n",
         "one_of_them": "SELECT id, (SELECT n FROM u WHERE u.id = 3) AS n FROM t",
         "any_smaller": "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.n < t.x)",
         "but_the_first": "SELECT id, x FROM t ORDER BY x NULLS FIRST, id OFFSET 2",
+        "lists": "SELECT k, ARRAY[x, k] AS l, row_number() OVER (ORDER BY x NULLS FIRST, id) % 2 AS n FROM t",
+        "nothing_but_lists": "SELECT ARRAY[x, k] AS l FROM t ORDER BY x NULLS FIRST, k NULLS FIRST, id OFFSET 2",
         "above": "SELECT n % 2 AS odd, count(*) AS c FROM"
         " (SELECT row_number() OVER (ORDER BY id) AS n FROM t) AS q GROUP BY 1",
     },

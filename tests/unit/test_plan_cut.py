@@ -174,6 +174,12 @@ def test_pieces(catalog, text, expected):
         "SELECT id FROM t WHERE x = 1 OR EXISTS (SELECT 1 FROM u WHERE u.y = t.k)",
         "SELECT k, sum(count(*)) OVER (PARTITION BY k ORDER BY max(x)) AS r FROM t GROUP BY k, s HAVING count(*) > 1",
         "SELECT id FROM t ORDER BY x FETCH FIRST 2 ROWS ONLY",
+        "SELECT k, sum(x) AS s, (SELECT max(n) FROM u WHERE u.y = t.k) AS m FROM t GROUP BY k HAVING sum(x) > 1",
+        "SELECT k, count(*) + (SELECT count(*) FROM u) AS c FROM t GROUP BY k",
+        # Windows that share no column of their partitions.
+        "SELECT rank() OVER (PARTITION BY k ORDER BY x) + x AS r, count(*) OVER (PARTITION BY s) AS c FROM t",
+        "SELECT count(*) OVER (PARTITION BY k) AS a, count(*) OVER (PARTITION BY x) AS b,"
+        " sum(x) OVER (PARTITION BY s, k) AS c FROM t",
         "SELECT id, EXISTS (SELECT 1 FROM u WHERE u.y = t.k) AS e FROM t",
         # A LIMIT of groups, or of the one row of an aggregate, which have no key of rows to tell those that tie apart.
         "SELECT id, (SELECT count(*) FROM u WHERE u.y = t.k LIMIT 1) AS c FROM t",
@@ -290,6 +296,52 @@ def test_a_quotient_is_stored_without_its_failure(catalog):
     stored = arrangements.made[-1]
     assert [each.name for each in stored.columns] == ["value", "whole_0"] and "nullif" in stored.query
     assert 'CASE WHEN 1 / "_hr_r"."whole_0" = 1 THEN "_hr_r"."value" END + 1' in print_sql(last.query)
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("SELECT t.id FROM t JOIN u ON (t.k, t.x) = (u.y, u.n)", "inner join by _hr_key_0, _hr_key_1, id, _hr_key_2"),
+        ("SELECT t.id FROM t JOIN u ON ROW(t.k, t.x) = ROW(u.y, 1)", "inner join by _hr_key_0, id, _hr_key_1"),
+        ("SELECT id FROM t WHERE x > (SELECT max(n) FROM u WHERE (u.y, u.id) = (t.k, t.id))", "inner join by"),
+        # Each of the elements: it is no key, and holds for several groups at once.
+        ("SELECT t.id FROM t JOIN u ON u.y = ANY (ARRAY[t.k, t.id])", "inner join by id, _hr_key_0 of t(id) u"),
+        ("SELECT t.id FROM t LEFT JOIN u ON u.n = t.x AND u.y = ANY (ARRAY[t.k])", "left join by _hr_key_0, id"),
+        ("SELECT id FROM t WHERE x > (SELECT max(n) FROM u WHERE u.y = ANY (ARRAY[t.k, t.id]))", "recompute by"),
+    ],
+)
+def test_which_equalities_are_keys(catalog, text, last):
+    assert pieces(text, catalog)[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("SELECT count(t) AS c, max((t).x) AS m FROM t", "aggregate"),
+        ("SELECT t.id, count(u) AS c FROM t LEFT JOIN u ON u.y = t.k GROUP BY t.id", "aggregate"),
+        ("SELECT k, jsonb_agg(t ORDER BY id) AS l FROM t GROUP BY k", "aggregate"),
+        ("SELECT to_jsonb(t) AS j, u.n FROM t JOIN u ON u.y = t.k", "inner"),
+        ("SELECT t.id FROM t LEFT JOIN u ON u.y = t.k WHERE u IS NULL", "left"),
+        ("SELECT to_jsonb(q) AS j FROM (SELECT t.id, u.n FROM t JOIN u ON u.y = t.k) AS q", "inner"),
+        ("WITH q AS (SELECT k, max(x) AS m FROM t GROUP BY k) SELECT q, u.n FROM q JOIN u ON u.y = q.k", "inner"),
+        ("SELECT DISTINCT to_jsonb(t) AS j FROM t", "distinct"),
+    ],
+)
+def test_rows_as_values(catalog, text, last):
+    assert pieces(text, catalog)[-1].split()[0] == last
+
+
+def test_a_row_as_a_value_has_the_columns_that_are_asked_for(catalog):
+    """And not those of the key of the piece that it comes from."""
+    bound = bind_query(parse_query("SELECT q FROM (SELECT t.id, u.n FROM t JOIN u ON u.y = t.k) AS q"), catalog)
+    last, arrangements = cut(bound, catalog, "v", bound.output)
+    assert [str(each.type) for each in arrangements.keyed(last).visible_columns] == ["struct<id integer, n bigint>"]
+
+
+def test_lists_are_no_keys_of_what_is_computed_anew(catalog):
+    lists = "SELECT k, ARRAY[x] AS l, rank() OVER (ORDER BY x) AS r FROM t"
+    assert pieces(lists, catalog) == ["recompute by k, r, _hr_key_0 of t"]
+    assert pieces("SELECT ARRAY[x] AS l FROM t ORDER BY x OFFSET 2", catalog) == ["recompute by _hr_key_0 of t"]
 
 
 def test_types_are_not_copied():

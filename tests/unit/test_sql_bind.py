@@ -157,6 +157,12 @@ def test_columns_come_before_output_names_in_group_by(catalog):
     assert 'GROUP BY upper("t"."b")' in bind("SELECT upper(b) FROM t GROUP BY 1", catalog).text()
 
 
+def test_a_query_that_is_grouped_by_is_one_when_it_is_read_again(catalog):
+    for group in ("m", "1", "(SELECT max(k) FROM m)"):
+        text = bind(f"SELECT (SELECT max(k) FROM m) AS m, count(*) FROM t GROUP BY {group}", catalog).text()
+        assert text.endswith('GROUP BY (SELECT max("m"."k") AS "max" FROM "public"."m" AS "m")')
+
+
 def test_using_merges_columns(catalog):
     assert 'SELECT "t"."a" AS "a"' in bind("SELECT a FROM t LEFT JOIN u USING (a)", catalog).text()
     assert 'SELECT "u"."a" AS "a"' in bind("SELECT a FROM t RIGHT JOIN u USING (a)", catalog).text()
@@ -168,6 +174,14 @@ def test_named_windows_are_spelled_out(catalog):
     assert 'OVER (PARTITION BY "t"."b")' in bound.text()
     with pytest.raises(UndefinedColumn, match='window "x" does not exist'):
         bind("SELECT sum(a) OVER x FROM t", catalog)
+
+
+def test_a_window_has_its_name_in_its_own_query(catalog):
+    inner = "SELECT max(k) OVER w FROM m WINDOW w AS (ORDER BY k) LIMIT 1"
+    text = bind(f"SELECT sum(a) OVER w, ({inner}) FROM t WINDOW w AS (PARTITION BY b)", catalog).text()
+    assert 'max("m"."k") OVER (ORDER BY "m"."k")' in text and 'sum("t"."a") OVER (PARTITION BY "t"."b")' in text
+    with pytest.raises(UndefinedColumn, match='window "w" does not exist'):
+        bind("SELECT a, (SELECT max(k) OVER w FROM m) FROM t WINDOW w AS (ORDER BY b)", catalog)
 
 
 def test_a_cte_hides_a_table_but_not_in_itself(catalog):
@@ -267,6 +281,7 @@ def test_as_of(catalog):
         ("SELECT a FROM t LIMIT a", InvalidColumnReference, "argument of LIMIT must not contain variables", 23),
         ("SELECT *", SqlSyntaxError, "SELECT * with no tables specified is not valid", 8),
         ("SELECT FROM t", Unsupported, "SELECT without columns", None),
+        ("SELECT string_agg(DISTINCT b, ',' ORDER BY a) FROM t", Unsupported, "expressions must appear in arg", None),
         ("SELECT q FROM t", UndefinedColumn, 'column "q" does not exist', 8),
         ("SELECT s.f FROM \"Odd Name\"", UndefinedRelation, 'missing FROM-clause entry for table "s"', 8),
         ("SELECT (s).z FROM \"Odd Name\"", TypeMismatch, 'could not identify column "z"', 12),

@@ -49,6 +49,10 @@ def kind(text: str) -> str:
         ("z > '2020-01-01 02:00+02'", "(`z` > TIMESTAMP_LTZ '2020-01-01 00:00:00+00:00')"),
         (r"s = 'it''s a \ '", r"(`s` = 'it\'s a \\ ')"),
         ("s || i", "concat(`s`, CAST(`i` AS STRING))"),
+        # Each value once, in their own order if none is asked for.
+        ("string_agg(DISTINCT s, ',')", "listagg(DISTINCT `s`, ',') WITHIN GROUP (ORDER BY `s` ASC NULLS LAST)"),
+        ("string_agg(DISTINCT s, ',' ORDER BY ',', s DESC)",
+         "listagg(DISTINCT `s`, ',') WITHIN GROUP (ORDER BY `s` DESC NULLS FIRST)"),
         ("string_agg(s, ',' ORDER BY i DESC)",
          "listagg(`s`, ',') WITHIN GROUP (ORDER BY `i` DESC NULLS FIRST, `s` ASC NULLS LAST)"),
         ("d + 1", "date_add(`d`, 1)"),
