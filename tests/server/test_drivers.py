@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 from decimal import Decimal
+from uuid import UUID
 
 import pytest
 
@@ -64,6 +65,25 @@ def test_asyncpg_with_arrays(server, table):
         rows = [(2, [5, None], ["x"]), (3, [], None)]
         await connection.copy_records_to_table(table, records=rows, columns=["id", "numbers", "words"])
         assert await connection.fetch(f"SELECT id, numbers, words FROM {table} WHERE id > 1 ORDER BY id") == rows
+        await connection.close()
+
+    asyncio.run(talk())
+
+
+def test_asyncpg_with_uuids(server, table):
+    asyncpg = pytest.importorskip("asyncpg")
+    drawn = [UUID(int=number << 100) for number in range(4)]
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(f"postgresql://root@127.0.0.1:{server.port}/dev")
+        await connection.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY, others uuid[])")
+        await connection.executemany(f"INSERT INTO {table} VALUES ($1, $2)", [(each, [each, None]) for each in drawn])
+        assert await connection.fetchval(f"SELECT others FROM {table} WHERE id = $1", drawn[2]) == [drawn[2], None]
+        rows = await connection.fetch(f"SELECT id FROM {table} WHERE id = ANY($1::uuid[]) ORDER BY id DESC", drawn[1:])
+        assert [row["id"] for row in rows] == drawn[:0:-1]
+        records = [(UUID(int=1), None)]
+        await connection.copy_records_to_table(table, records=records, columns=["id", "others"])
+        assert await connection.fetchval(f"SELECT count(*) FROM {table} WHERE id < $1", drawn[1]) == 2
         await connection.close()
 
     asyncio.run(talk())
