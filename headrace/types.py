@@ -7,6 +7,7 @@ The physical choices that a user can notice:
 * ``interval`` is a struct of its length, by which it is compared, its months and its days (:mod:`headrace.intervals`).
 * ``jsonb`` is text in a normal form (sorted keys, no blanks), because Spark's VARIANT can be neither compared nor
   grouped; the logical type stays ``jsonb``.
+* ``uuid`` is text in PostgreSQL's one form of it (:mod:`headrace.uuids`), which sorts as UUIDs do.
 
 >>> SqlType("numeric", precision=10, scale=2).spark
 'DECIMAL(10,2)'
@@ -40,6 +41,7 @@ _SPARK = {
     "timestamptz": "TIMESTAMP",
     "interval": "STRUCT<length: BIGINT, months: INT, days: INT>",
     "jsonb": "STRING",
+    "uuid": "STRING",
 }
 
 _ARROW = {
@@ -56,7 +58,12 @@ _ARROW = {
     "timestamptz": pa.timestamp("us", tz="UTC"),
     "interval": intervals.ARROW,
     "jsonb": pa.string(),
+    "uuid": pa.string(),
 }
+
+STORED_AS_TEXT = ("varchar", "jsonb", "uuid")
+UNKNOWN_TO_SPARK = ("jsonb", "uuid")
+"""Types whose columns Spark is told of by their metadata alone: to it they are of another type."""
 
 INTEGERS = ("smallint", "integer", "bigint")
 SHOWN_VALUE, SHOWN_DECIMALS = "_hr_value", "_hr_decimals"

@@ -15,7 +15,7 @@ from headrace.state.layout import Layout
 from headrace.state.predicates import Bounds
 from headrace.state.runs import Run
 from headrace.state.scan import scan
-from headrace.types import quote_spark
+from headrace.types import UNKNOWN_TO_SPARK, quote_spark
 
 KEPT = 256
 """Frames that are remembered. One is a plan, not data."""
@@ -68,13 +68,13 @@ class RelationFrames:
 
 
 def with_logical_types(relation: Relation, frame: DataFrame) -> DataFrame:
-    """jsonb is text to Spark; the column's metadata says what it is to the user."""
-    if all(column.type.name != "jsonb" for column in relation.columns):
+    """jsonb and uuid are text to Spark; the column's metadata says what it is to the user."""
+    if all(column.type.name not in UNKNOWN_TO_SPARK for column in relation.columns):
         return frame
     return frame.select(
         *(
             F.col(quote_spark(column.name)).alias(column.name, metadata={"headrace_type": column.type.to_json()})
-            if column.type.name == "jsonb"
+            if column.type.name in UNKNOWN_TO_SPARK
             else F.col(quote_spark(column.name))
             for column in relation.columns
         )

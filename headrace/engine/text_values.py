@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace import uuids
 from headrace.engine.spark import spark_errors
 from headrace.errors import DataError, HeadraceError
 from headrace.sql.casts import cast
@@ -41,6 +42,7 @@ _PLAIN = {
     "integer": r"^-?[0-9]{1,9}$",
     "bigint": r"^-?[0-9]{1,18}$",
     "double precision": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
+    "uuid": uuids.PLAIN,
     "date": r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}$",
     "timestamp": r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$",
 }

@@ -46,8 +46,8 @@ from headrace.types import SqlType
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "date", "timestamp",
-            "timestamptz", "interval")  # fmt: skip
+_ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "uuid", "date",
+            "timestamp", "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
 _LARGE = 1 << 30
@@ -154,7 +154,7 @@ def _widens(source: SqlType, target: SqlType) -> bool:
     if target.name == "numeric" and (is_integer(source) or source.name == "numeric"):
         (p1, s1), (p2, s2) = digits(source), digits(target)
         return s1 <= s2 and p1 - s1 <= p2 - s2
-    return source.name == "real" and target.name == "double precision"
+    return (source.name, target.name) in (("real", "double precision"), ("uuid", "varchar"))
 
 
 def _boolean(node: exp.Expression) -> Vector:

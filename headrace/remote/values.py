@@ -99,6 +99,7 @@ _READERS: dict[str, Callable[[bytes], Any]] = {
     "timestamptz": _timestamptz,
     "interval": lambda text: parse_interval(text.decode()),
     "jsonb": _jsonb,
+    "uuid": bytes.decode,
 }
 
 

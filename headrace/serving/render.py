@@ -337,4 +337,5 @@ _SIMPLE: dict[str, Callable[[Any], str]] = {
     "timestamptz": _timestamptz,
     "interval": _interval,
     "jsonb": _jsonb,
+    "uuid": str,
 }

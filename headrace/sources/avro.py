@@ -165,6 +165,8 @@ def avro_value(value: Any, kind: SqlType) -> Any:
         return value
     if isinstance(value, bytes) and kind.name == "bytea":
         return value
+    if isinstance(value, UUID) and kind.name == "uuid":
+        return str(value)
     if isinstance(value, (float, date, time, bytes, UUID)):
         raise NotThis(f"{value!r} is not a value of type {kind}")
     return json_value(value, kind)

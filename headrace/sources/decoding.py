@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from headrace import uuids
 from headrace.errors import InvalidDefinition
 from headrace.sources import avro
 from headrace.sources.definition import Definition
@@ -36,7 +37,7 @@ Columns = dict[str, pa.Array]
 csv.field_size_limit(1 << 30)  # Python's own is 128 KiB; how long a line may be is said elsewhere
 
 _AS_THEY_ARE = (*INTEGERS, "boolean", "real", "double precision", "varchar")
-_FROM_TEXT = ("date", "timestamp", "timestamptz")
+_FROM_TEXT = ("date", "timestamp", "timestamptz", "uuid")
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def checked(column: pa.Array, kind: SqlType) -> pa.Array:
         raise pa.ArrowInvalid("a number that JSON does not have")
     if kind.name in _AS_THEY_ARE:
         return column
-    if pc.any(_doubtful_times(column)).as_py():
+    if pc.any(_doubtful(column, kind)).as_py():
         raise pa.ArrowInvalid("one at a time")
     return column.cast(kind.arrow)
 
@@ -272,14 +273,16 @@ def _of_texts(texts: pa.Array, kind: SqlType) -> pa.Array:
         odd = pc.or_(pc.invert(pc.is_finite(found)), pc.equal(found, 0))
         doubtful = pc.and_(odd, pc.invert(pc.match_substring_regex(texts, "^[-+]?[0.]*$")))
     else:
-        doubtful = _doubtful_times(texts)
+        doubtful = _doubtful(texts, kind)
     if kind.name != "varchar" and pc.any(doubtful).as_py():
         raise pa.ArrowInvalid("one at a time")
     return found
 
 
-def _doubtful_times(texts: pa.Array) -> pa.Array:
-    """An hour without minutes, and the year 0, which Arrow knows and PostgreSQL does not."""
+def _doubtful(texts: pa.Array, kind: SqlType) -> pa.Array:
+    """Of times, an hour without minutes, and the year 0, which Arrow knows and PostgreSQL does not."""
+    if kind.name == "uuid":
+        return pc.invert(pc.match_substring_regex(texts, uuids.PLAIN))
     return pc.match_substring_regex(texts, "^0000|^.{10}[T ][0-9]{2}([^:]|$)")
 
 

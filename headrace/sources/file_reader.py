@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.arrow_values import as_stored
 from headrace.errors import DataError
-from headrace.intervals import from_arrow
 from headrace.sources import decoding
 from headrace.sources.connector import BadRecord, Decoded
 from headrace.sources.definition import OFFSET, PARTITION, Definition
@@ -263,7 +263,7 @@ class FileReader:
 
 
 def _fitted(values: pa.Array, kind: SqlType) -> pa.Array:
-    found = (from_arrow(values) if kind.name == "interval" else values).cast(kind.arrow)
+    found = as_stored(values, kind)
     if kind.name == "real" and pa.types.is_floating(values.type):
         if pc.any(pc.and_(pc.is_inf(found), pc.is_finite(values))).as_py():
             raise pa.ArrowInvalid("a number is too large for type real")

@@ -188,7 +188,7 @@ def _extreme(name: str, call: AggregateCall) -> Aggregate:
     value = _one(name, call)
     if value.type is None:
         value = cast(value, TEXT)
-    if value.type.name in ("jsonb", "boolean"):
+    if value.type.name in ("jsonb", "boolean", "uuid"):
         raise no_function(name, call.args)
     return Aggregate(call=f"{name}({value.sql})", type=undeclared(value.type))
 

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrow_values import as_stored
 from headrace.catalog import TABLE, Column, Relation
 from headrace.errors import DuplicateColumn, InvalidDefinition, TypeMismatch, WrongObjectKind
-from headrace.intervals import from_arrow
 from headrace.sql.text import nul_character
-from headrace.sql.typed import INTERVAL
 
 
 def refuse_unless_writable(relation: Relation, doing: str) -> None:
@@ -47,7 +46,7 @@ def target_columns(relation: Relation, names: Sequence[str]) -> list[Column]:
 def converted(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """As the column's type has them."""
     try:
-        found = (from_arrow(values) if column.type == INTERVAL else values).cast(column.type.arrow)
+        found = as_stored(values, column.type)
         if any(_has_nul(chunk) for chunk in found.chunks):
             raise nul_character()
         return found

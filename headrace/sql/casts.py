@@ -35,6 +35,7 @@ from headrace.sql.typed import (
     NUMERIC,
     TEXT,
     TIMESTAMP,
+    UUID,
     Typed,
     describe,
     digits,
@@ -48,6 +49,7 @@ from headrace.sql.typed import (
     undeclared,
 )
 from headrace.types import SqlType, quote_spark
+from headrace.uuids import SPELLINGS
 
 _Cast = Callable[[Typed, SqlType], str | None]
 
@@ -229,6 +231,8 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
         return f"concat('\\\\x', lower(hex({sql})))"
     if kind.name == "jsonb":
         return f"regexp_replace({sql}, {_JSON_SEPARATOR}, '$1$2 ')"
+    if kind == UUID:
+        return sql
     if kind == INTERVAL:
         constant = intervals.constant_of(value)
         return intervals.printed(value) if constant is None else spark_string(str(constant))
@@ -356,6 +360,19 @@ def _to_interval(value: Typed, target: SqlType) -> str | None:
     return interval_of_text(value.sql) if is_text(value.type) else None
 
 
+def _to_uuid(value: Typed, target: SqlType) -> str | None:
+    if not is_text(value.type):
+        return None
+    sql = value.sql
+    message = f"concat('invalid input syntax for type uuid: \"', {sql}, '\"')"
+    digits_of = f"lower(regexp_replace({sql}, '[^0-9a-fA-F]', ''))"
+    made = f"regexp_replace({digits_of}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})(.{{12}})$', '$1-$2-$3-$4-$5')"
+    return f"CASE WHEN NOT {sql} RLIKE {_UUID} THEN raise_error({message}) ELSE {made} END"
+
+
+_UUID = spark_string(rf"\A(?:{SPELLINGS})\z")
+
+
 def _to_jsonb(value: Typed, target: SqlType) -> str | None:
     return f"to_json(parse_json({_without_exponents(value.sql)}))" if is_text(value.type) else None
 
@@ -422,6 +439,7 @@ _CASTS: dict[str, _Cast] = {
     "timestamptz": _to_moment,
     "interval": _to_interval,
     "jsonb": _to_jsonb,
+    "uuid": _to_uuid,
     "array": _to_array,
     "struct": _to_struct,
     "map": _to_map,

@@ -32,6 +32,7 @@ _SIMPLE = {
     _D.INTERVAL: "interval",
     _D.JSON: "jsonb",
     _D.JSONB: "jsonb",
+    _D.UUID: "uuid",
 }
 
 _HINTS = {
@@ -40,7 +41,6 @@ _HINTS = {
     _D.SERIAL: "use integer with values of your own, or no primary key at all",
     _D.BIGSERIAL: "use bigint with values of your own, or no primary key at all",
     _D.SMALLSERIAL: "use smallint with values of your own, or no primary key at all",
-    _D.UUID: "use varchar",
     _D.TIME: "use timestamp, or varchar",
 }
 

@@ -32,7 +32,8 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.typed import BIGINT, INTEGER, MAX_DIGITS, Typed, digits, is_integer
 from headrace.sql.zoned import current as current_zone
-from headrace.types import SqlType
+from headrace.types import STORED_AS_TEXT, SqlType
+from headrace.uuids import parse_uuid
 from headrace.zones import instant, named_zone, posix_name
 
 
@@ -276,6 +277,7 @@ _READERS = {
     "timestamptz": _timestamptz,
     "interval": _interval,
     "jsonb": _jsonb,
+    "uuid": lambda text, kind: parse_uuid(text),
     "array": _array,
 }
 
@@ -293,7 +295,7 @@ def spark_constant(value: Any, kind: SqlType) -> str:
     """A value of :func:`from_text` in Spark SQL."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if kind.name in ("varchar", "jsonb"):
+    if kind.name in STORED_AS_TEXT:
         return spark_string(value)
     if kind.name == "bytea":
         return f"X'{value.hex().upper()}'"
@@ -382,6 +384,8 @@ def _cast(cast: exp.Cast, kind: SqlType) -> Any:
     inner = cast.this.unnest()
     if isinstance(inner, exp.Cast) or (cast.to.expressions and kind.name == "varchar"):
         return NOT_CONSTANT
+    if kind.name == "varchar" and sql_type(cast.to).name == "uuid":  # as which drivers send one, whatever the column
+        return _constant(inner, SqlType("uuid"))
     if sql_type(cast.to) != kind or (isinstance(inner, exp.Literal) and not inner.is_string and not is_integer(kind)):
         return NOT_CONSTANT
     return _constant(inner, kind)

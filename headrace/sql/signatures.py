@@ -175,7 +175,7 @@ SIGNATURES: dict[str, list[Signature]] = {
             ("text text int", "text", "overlay({0} PLACING {1} FROM {2})"),
             ("text text int int", "text", "overlay({0} PLACING {1} FROM {2} FOR {3})"),
         ],
-        "gen_random_uuid": [("", "text", "uuid()")],
+        "gen_random_uuid": [("", "uuid", "uuid()")],
         "get_byte": [
             (
                 "bytea int",

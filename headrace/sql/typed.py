@@ -19,7 +19,7 @@ from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, 
 
 BOOLEAN, SMALLINT, INTEGER, BIGINT = SqlType("boolean"), SqlType("smallint"), SqlType("integer"), SqlType("bigint")
 NUMERIC, REAL, DOUBLE = SqlType("numeric"), SqlType("real"), SqlType("double precision")
-TEXT, BYTEA, JSONB = SqlType("varchar"), SqlType("bytea"), SqlType("jsonb")
+TEXT, BYTEA, JSONB, UUID = SqlType("varchar"), SqlType("bytea"), SqlType("jsonb"), SqlType("uuid")
 DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = (
     SqlType("date"),
     SqlType("timestamp"),

@@ -46,7 +46,7 @@ from headrace.state.physical import (
     precision_of,
     to_int,
 )
-from headrace.types import SqlType
+from headrace.types import STORED_AS_TEXT, SqlType
 
 _INVERTED = bytes(255 - byte for byte in range(256))
 _VNODE = struct.Struct(">H")
@@ -355,7 +355,7 @@ def _column_codec(kind: SqlType, key: KeyColumn) -> _Column:
         return _Integer(kind, key, 8 if precision_of(kind) <= 18 else 16)
     if kind.name in ("real", "double precision"):
         return _Float(kind, key)
-    if kind.name in ("varchar", "jsonb", "bytea"):
+    if kind.name in STORED_AS_TEXT or kind.name == "bytea":
         return _Variable(kind, key)
     raise Unsupported(
         f'column "{key.name}" of type {kind} cannot be part of a key',

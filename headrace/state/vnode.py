@@ -31,7 +31,7 @@ from headrace.state.physical import (
     precision_of,
     to_int,
 )
-from headrace.types import SqlType, quote_spark
+from headrace.types import STORED_AS_TEXT, SqlType, quote_spark
 
 VNODES = 256
 
@@ -89,7 +89,7 @@ def _hashed_bytes(kind: SqlType) -> Callable[[Any], bytes]:
     if name in ("real", "double precision"):
         layout = _FLOAT if name == "real" else _DOUBLE
         return lambda value: layout.pack(float("nan") if value != value else value + 0.0)
-    if name in ("varchar", "jsonb", "bytea"):
+    if name in STORED_AS_TEXT or name == "bytea":
         return lambda value: value.encode() if isinstance(value, str) else bytes(value)
     raise _unhashable(kind)
 
@@ -122,7 +122,7 @@ def _hash_column(kind: SqlType, array: pa.Array, seeds: np.ndarray) -> np.ndarra
             _big_integer((high << 64) + low)
             for low, high in zip(lows.view(np.uint64).tolist(), highs.tolist(), strict=True)
         ]
-    elif name in ("varchar", "jsonb", "bytea"):
+    elif name in STORED_AS_TEXT or name == "bytea":
         texts = array.cast(pa.binary()).fill_null(b"").to_pylist()
     else:
         raise _unhashable(kind)

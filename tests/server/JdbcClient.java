@@ -15,6 +15,7 @@ import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.UUID;
 
 /** What test_jdbc.py runs: each line that it prints is one fact, which the test compares. Arguments: URL, table. */
 public class JdbcClient {
@@ -35,6 +36,7 @@ public class JdbcClient {
             zone(connection);
             metadata(connection);
             errors(connection);
+            uuids(connection);
         }
     }
 
@@ -212,6 +214,37 @@ public class JdbcClient {
             ResultSetMetaData about = statement.executeQuery("SELECT id, name AS n FROM " + table).getMetaData();
             fact("result", about.getColumnName(1) + " " + about.getColumnTypeName(1) + " " + about.getColumnLabel(2)
                     + " " + about.isAutoIncrement(1) + " " + about.getTableName(1));
+        }
+    }
+
+    static void uuids(Connection connection) throws SQLException {
+        String other = "u" + table;
+        try (Statement statement = connection.createStatement()) {
+            statement.execute("CREATE TABLE " + other + " (id UUID PRIMARY KEY, ids UUID[])");
+        }
+        try (PreparedStatement insert = connection.prepareStatement("INSERT INTO " + other + " VALUES (?, ?)")) {
+            for (int id = 1; id <= 3; id++) {
+                insert.setObject(1, new UUID(id, -id));
+                insert.setArray(2, connection.createArrayOf("uuid", new Object[] {new UUID(0, id), null}));
+                insert.addBatch();
+            }
+            insert.executeBatch();
+        }
+        try (PreparedStatement select = connection.prepareStatement("SELECT * FROM " + other + " WHERE id = ?")) {
+            for (int time = 1; time <= 8; time++) {
+                select.setObject(1, new UUID(2, -2));
+                ResultSet rows = select.executeQuery();
+                rows.next();
+                if (time == 1 || time == 8) {
+                    fact("uuid", rows.getObject(1, UUID.class) + " " + rows.getObject(1).getClass().getSimpleName() + " "
+                            + Arrays.toString((Object[]) rows.getArray(2).getArray()));
+                }
+            }
+        }
+        ResultSet columns = connection.getMetaData().getColumns(null, "public", other, "%");
+        while (columns.next()) {
+            fact("column", columns.getString("COLUMN_NAME") + " " + columns.getString("TYPE_NAME") + " "
+                    + columns.getInt("DATA_TYPE"));
         }
     }
 

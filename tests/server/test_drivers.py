@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import date
 from decimal import Decimal
+from uuid import UUID
 
 import pytest
 
@@ -107,6 +108,25 @@ def test_asyncpg_learns_the_types_of_parameters(server, table):
         assert await ask("DELETE FROM {t} WHERE id + 0 = $1 RETURNING id", 3) == [(3,)]
         with pytest.raises(asyncpg.exceptions.UndefinedTableError):
             await ask("SELECT 1 FROM nowhere WHERE $1")
+        await connection.close()
+
+    asyncio.run(talk())
+
+
+def test_asyncpg_with_uuids(server, table):
+    asyncpg = pytest.importorskip("asyncpg")
+    drawn = [UUID(int=number << 100) for number in range(4)]
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(f"postgresql://root@127.0.0.1:{server.port}/dev")
+        await connection.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY, others uuid[])")
+        await connection.executemany(f"INSERT INTO {table} VALUES ($1, $2)", [(each, [each, None]) for each in drawn])
+        assert await connection.fetchval(f"SELECT others FROM {table} WHERE id = $1", drawn[2]) == [drawn[2], None]
+        rows = await connection.fetch(f"SELECT id FROM {table} WHERE id = ANY($1::uuid[]) ORDER BY id DESC", drawn[1:])
+        assert [row["id"] for row in rows] == drawn[:0:-1]
+        records = [(UUID(int=1), None)]
+        await connection.copy_records_to_table(table, records=records, columns=["id", "others"])
+        assert await connection.fetchval(f"SELECT count(*) FROM {table} WHERE id < $1", drawn[1]) == 2
         await connection.close()
 
     asyncio.run(talk())

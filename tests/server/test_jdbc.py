@@ -88,4 +88,7 @@ def test_jdbc(server, driver, table):
         " at, moment, bytes, numbers, words, document   Position: 17",
         "error: 22012",
         "alive: true",
+        *["uuid: 00000000-0000-0002-ffff-fffffffffffe UUID [00000000-0000-0000-0000-000000000002, null]"] * 2,
+        "column: id uuid 1111",
+        "column: ids _uuid 2003",
     ]

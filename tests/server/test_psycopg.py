@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -20,9 +21,13 @@ from tests.support.waiting import eventually
 ROW = (
     True, 7, 2**40, 1.5, "it's", b"\0\1", date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 700),
     datetime(2026, 2, 3, tzinfo=UTC), timedelta(days=1, hours=2), Decimal("12.50"), {"a": [1, None]}, [1, None, 3],
+    UUID(int=2**127 + 1), [UUID(int=7), None],
 )  # fmt: skip
-TYPES = "bool, int, bigint, float8, varchar, bytea, date, timestamp, timestamptz, interval, numeric(10,2), jsonb, int[]"
-OIDS = [16, 23, 20, 701, 1043, 17, 1082, 1114, 1184, 1186, 1700, 3802, 1007]
+TYPES = (
+    "bool, int, bigint, float8, varchar, bytea, date, timestamp, timestamptz, interval, numeric(10,2), jsonb, int[],"
+    " uuid, uuid[]"
+)
+OIDS = [16, 23, 20, 701, 1043, 17, 1082, 1114, 1184, 1186, 1700, 3802, 1007, 2950, 2951]
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -351,18 +356,48 @@ def test_a_copy_of_many_rows_waits_in_files(connect, database, table, form, monk
 
 def test_copy_in_binary(connect, table):
     connection = connect()
-    connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date, x numeric(10,2), b bytea)")
-    rows = [(n, None if n % 2 else f"a\t{n}", date(2026, 1, n + 1), Decimal(n) / 4, bytes([n])) for n in range(20)]
+    connection.execute(
+        f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date, x numeric(10,2), b bytea, u uuid)"
+    )
+    rows = [
+        (n, None if n % 2 else f"a\t{n}", date(2026, 1, n + 1), Decimal(n) / 4, bytes([n]), UUID(int=n << 90))
+        for n in range(20)
+    ]
+    kinds = ["int4", "varchar", "date", "numeric", "bytea", "uuid"]
     with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary)") as copy:
-        copy.set_types(["int4", "varchar", "date", "numeric", "bytea"])
+        copy.set_types(kinds)
         for row in rows:
             copy.write_row(row)
     with connection.cursor().copy(f"COPY (SELECT * FROM {table} ORDER BY id) TO STDOUT (FORMAT binary)") as copy:
-        copy.set_types(["int4", "varchar", "date", "numeric", "bytea"])
+        copy.set_types(kinds)
         assert list(copy.rows()) == rows
     with pytest.raises(psycopg.errors.BadCopyFileFormat):
         with connection.cursor().copy(f"COPY {table} FROM STDIN WITH BINARY") as copy:
             copy.write(b"not that")
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_uuids(connect, table, binary):
+    """As keys; and to a column of text PostgreSQL assigns them, but does not compare it with them."""
+    connection, mark = connect(), "%b" if binary else "%t"
+    connection.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), t varchar)")
+    drawn = [UUID(int=number << 64) for number in range(5)]
+    for each in drawn:
+        connection.execute(f"INSERT INTO {table} VALUES ({mark}, {mark})", (each, each))
+    connection.execute(f"INSERT INTO {table} (t) VALUES ('drawn')")
+    cursor = connection.cursor(binary=binary)
+    found = cursor.execute(f"SELECT id FROM {table} WHERE id = {mark}", (drawn[3],)).fetchall()
+    assert found == [(drawn[3],)]
+    several = cursor.execute(f"SELECT id, t FROM {table} WHERE id = ANY ({mark}) ORDER BY id", (drawn,)).fetchall()
+    assert several == [(each, str(each)) for each in drawn]
+    (made,) = cursor.execute(f"SELECT id FROM {table} WHERE t = 'drawn'").fetchone()
+    assert isinstance(made, UUID) and made.version == 4
+    text = cursor.execute(f"SELECT t FROM {table} WHERE id = %s", (str(drawn[2]).upper(),)).fetchone()
+    assert text == (str(drawn[2]),)
+    with pytest.raises(psycopg.errors.UndefinedFunction, match="operator does not exist"):
+        connection.execute(f"SELECT 1 FROM {table} WHERE t = {mark}", (drawn[0],))
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="invalid input syntax for type uuid"):
+        connection.execute(f"SELECT 1 FROM {table} WHERE id = %s", ("x",))
 
 
 def cancelled_after(connection, wait, sql: str) -> None:

@@ -17,7 +17,14 @@ ROOT = Path(__file__).parents[2]
 # From the bottom up. A module may import its own layer and those below it; the longest matching name decides.
 LAYERS = (
     ("headrace.errors", "headrace.notices", "headrace.failpoints"),
-    ("headrace.types", "headrace.intervals", "headrace.zones", "headrace.decimals"),
+    (
+        "headrace.types",
+        "headrace.intervals",
+        "headrace.uuids",
+        "headrace.arrow_values",
+        "headrace.zones",
+        "headrace.decimals",
+    ),
     ("headrace.catalog", "headrace.config"),
     # Text of values: needs types only, and everybody above may print.
     ("headrace.serving.render", "headrace.serving.table", "headrace.serving.output"),

@@ -109,7 +109,6 @@ def test_array_type():
         ("numeric(5, 6)", InvalidParameterValue, r"numeric\(5,6\)"),
         ("char(3)", Unsupported, r"type char\(3\)"),
         ("serial", Unsupported, "type serial"),
-        ("uuid", Unsupported, "type uuid"),
         ("time", Unsupported, "type time"),
         ("timestamp(3)", Unsupported, r"timestamp\(3\)"),
         ("money", Unsupported, "type money"),

@@ -23,7 +23,7 @@ from headrace.serving.server.spool import Spool
 from headrace.serving.wire import copy_binary, copy_format
 from headrace.serving.wire.binary import decode, encoder
 from headrace.serving.wire.copy_format import CopyOptions, lines_of, read_columns, read_pieces
-from headrace.serving.wire.oids import oid_of
+from headrace.serving.wire.oids import oid_of, size_of
 from headrace.serving.wire.rows import data_rows, spread
 from headrace.serving.wire.scram import AuthenticationFailed, Exchange, Verifier
 from headrace.sql.dialect import parse_expression
@@ -373,14 +373,18 @@ def test_copy_of_a_newline_that_is_escaped():
 
 
 def test_binary_uuids():
-    """Drivers send them so. Headrace has no such type: they are texts."""
+    """Drivers send them so; PostgreSQL has no other binary form of them."""
     given = uuid.UUID("0b9a2f5e-7d3c-4c1f-8a55-ffeeddccbbaa")
-    assert parameters.constant(given.bytes, 1, TEXT, 2950) == f"'{given}'"
-    assert parameters.constant(str(given).encode(), 0, TEXT, 2950) == f"'{given}'"
-    array = struct.pack("!iiiiii", 1, 1, 2950, 2, 1, 16) + given.bytes + b"\xff\xff\xff\xff"
-    assert parameters.constant(array, 1, array_of(TEXT), 2951) == f"CAST('{{{given},NULL}}' AS varchar[])"
+    kind = SqlType("uuid")
+    assert parameters.parameter_types(None, 2, [2950, 2951], Catalog({})) == [kind, array_of(kind)]
+    assert parameters.constant(given.bytes, 1, kind, 2950) == f"CAST('{given}' AS uuid)"
+    assert parameters.constant(str(given).encode(), 0, kind, 2950) == f"CAST('{given}' AS uuid)"
+    array = encoder(array_of(kind))([str(given), None])
+    assert array == struct.pack("!iiiiii", 1, 1, 2950, 2, 1, 16) + given.bytes + b"\xff\xff\xff\xff"
+    assert parameters.constant(array, 1, array_of(kind), 2951) == f"CAST('{{{given},NULL}}' AS uuid[])"
+    assert (encoder(kind)(str(given)), oid_of(kind), size_of(kind)) == (given.bytes, 2950, 16)
     with pytest.raises(DataError) as caught:
-        parameters.constant(b"too short", 1, TEXT, 2950)
+        parameters.constant(b"too short", 1, kind, 2950)
     assert caught.value.sqlstate == "22P03"
 
 

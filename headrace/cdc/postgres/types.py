@@ -38,6 +38,9 @@ NATURAL = {
 }  # fmt: skip
 """By the name in pg_type. numeric, enums and arrays are not here."""
 
+_ON_REQUEST = {"uuid": SqlType("uuid")}
+"""What a column is only if it is declared so: (*) gives the text, as it did before there were these types."""
+
 LARGEST_PRECISION = 38
 
 
@@ -76,16 +79,23 @@ def checked(kind: SourceType, wanted: SqlType, column: str) -> SqlType:
     """The type that the user asks for, if the column's values can be had as such."""
     if wanted == _VARCHAR:
         return wanted
-    have = natural(kind, column)
-    if wanted == have:
+    have, requested = natural(kind, column), _on_request(kind.name) if kind.built_in else None
+    if wanted in (have, requested):
         return wanted
     if wanted.name in INTEGERS and have.name in INTEGERS and INTEGERS.index(wanted.name) > INTEGERS.index(have.name):
         return wanted
     if wanted.name == have.name == "numeric":
         return wanted
     raise InvalidDefinition(
-        f'column "{column}" is of type {kind.text}, which cannot be had as {wanted}', hint=f"use {have} or varchar"
+        f'column "{column}" is of type {kind.text}, which cannot be had as {wanted}',
+        hint=f"use {' or '.join(str(each) for each in dict.fromkeys((requested or have, have, _VARCHAR)))}",
     )
+
+
+def _on_request(name: str) -> SqlType | None:
+    if name.startswith("_"):
+        return None if (element := _ON_REQUEST.get(name[1:])) is None else array_of(element)
+    return _ON_REQUEST.get(name)
 
 
 def _numeric(kind: SourceType, column: str) -> SqlType:

@@ -211,7 +211,7 @@ def _value_text(data: bytes, form: int, kind: SqlType | None, oid: int) -> str:
             raise DataError(
                 f"a binary parameter of the type {oid} is not understood", hint="send it as text", sqlstate="42P18"
             )
-        text = decode(data, kind, oid)
+        text = decode(data, kind)
     else:
         try:
             text = data.decode()

@@ -20,13 +20,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from headrace.errors import DataError, Unsupported
 from headrace.intervals import Interval
 from headrace.serving.render import render, renderer
-from headrace.serving.wire.oids import UUID, oid_of
+from headrace.serving.wire.oids import oid_of
 from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, SqlType, array_of
 
 MOST_DIMENSIONS = 6
@@ -52,14 +51,14 @@ def encoder(kind: SqlType, zone: str = "UTC") -> Callable[[Any], bytes]:
     return _ENCODERS[kind.name]
 
 
-def decode(data: bytes, kind: SqlType, oid: int = 0) -> str:
+def decode(data: bytes, kind: SqlType) -> str:
     """A binary parameter as text: what a constant in the statement would say.
 
-    >>> decode(bytes(range(16)), SqlType("varchar"), UUID)
+    >>> decode(bytes(range(16)), SqlType("uuid"))
     '00010203-0405-0607-0809-0a0b0c0d0e0f'
     """
     try:
-        value = _read_uuid(data) if oid == UUID else _value(data, kind)
+        value = _value(data, kind)
         return render(value, _as_deep_as(value, kind) if kind.name == "array" else _with_zeros(kind))
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError, ValueError):
         raise DataError("incorrect binary data format in bind parameter", sqlstate="22P03") from None
@@ -151,6 +150,7 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "timestamptz": _timestamp,
     "interval": _interval,
     "jsonb": lambda value: b"\1" + render(value, SqlType("jsonb")).encode(),
+    "uuid": lambda value: uuid.UUID(value).bytes,
 }
 
 
@@ -186,8 +186,7 @@ def _value(data: bytes, kind: SqlType) -> Any:
 
 
 def _array(data: bytes, element: SqlType) -> list:
-    dimensions, _, oid = struct.unpack_from("!iii", data)
-    read = _read_uuid if oid == UUID else partial(_value, kind=element)
+    (dimensions,) = struct.unpack_from("!i", data)
     if dimensions == 0:
         return []
     if not 1 <= dimensions <= MOST_DIMENSIONS:
@@ -201,7 +200,7 @@ def _array(data: bytes, element: SqlType) -> list:
     for _ in range(math.prod(sizes)):
         (size,) = struct.unpack_from("!i", data, at)
         at += 4
-        values.append(None if size == -1 else read(data[at : at + size]))
+        values.append(None if size == -1 else _value(data[at : at + size], element))
         at += max(size, 0)
     for size in reversed(sizes[1:]):
         values = [values[start : start + size] for start in range(0, len(values), size)]
@@ -261,7 +260,6 @@ def _read_timestamp(data: bytes) -> datetime:
 
 
 def _read_uuid(data: bytes) -> str:
-    """There is no such type: it is a text, as PostgreSQL prints it."""
     return str(uuid.UUID(bytes=data))
 
 
@@ -284,4 +282,5 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "interval": _read_interval,
     "numeric": _read_numeric,
     "jsonb": _read_jsonb,
+    "uuid": _read_uuid,
 }

@@ -41,20 +41,17 @@ PG_TYPES = {
     "interval": PgType(1186, 1187, 16, "interval", "interval", "T"),
     "numeric": PgType(1700, 1231, -1, "numeric", "numeric", "N"),
     "jsonb": PgType(3802, 3807, -1, "jsonb", "jsonb", "U"),
+    "uuid": PgType(2950, 2951, 16, "uuid", "uuid", "U"),
     "struct": PgType(2249, 2287, -1, "record", "record", "P"),
 }
 
 OID = 26
 """The modifier of an integer that clients are told is an oid: a number of PostgreSQL's catalog."""
 _OID = PgType(OID, 1028, 4, "oid", "oid", "N")
-UUID, UUID_ARRAY = 2950, 2951
 
 # Types that only clients name: what their values are here.
-_OTHER = {
-    18: "varchar", 19: "varchar", 26: "bigint", 114: "jsonb", 705: "varchar", 1042: "varchar",
-    UUID: "varchar",
-}  # fmt: skip
-_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb", UUID_ARRAY: "varchar"}
+_OTHER = {18: "varchar", 19: "varchar", 26: "bigint", 114: "jsonb", 705: "varchar", 1042: "varchar"}
+_OTHER_ARRAYS = {1002: "varchar", 1003: "varchar", 1014: "varchar", 1028: "bigint", 199: "jsonb"}
 
 
 def pg_type(kind: SqlType) -> PgType:
