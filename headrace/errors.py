@@ -127,12 +127,6 @@ class UndefinedFunction(TypeMismatch):
     sqlstate = "42883"
 
 
-class CannotCast(TypeMismatch):
-    """There is no conversion between the types."""
-
-    sqlstate = "42846"
-
-
 class GroupingError(HeadraceError):
     sqlstate = "42803"
 
