@@ -53,8 +53,8 @@ class Wire:
             raise nul_character()
         self.begin()
         try:
+            self._idle = False  # before: who is interrupted while it is sent has to cancel it
             self._pq.send_query(text.encode())
-            self._idle = False
             with contextlib.suppress(psycopg.NotSupportedError):
                 self._pq.set_single_row_mode()
                 self._pq.set_chunked_rows_mode(CHUNK_ROWS)

@@ -147,6 +147,28 @@ def test_rows_stream(remote, server):
     assert session.sql("SELECT 1").rows() == [(1,)]
 
 
+def test_who_is_interrupted_when_a_statement_has_just_been_sent_has_cancelled_it(remote, server, long_query):
+    class Interrupted:
+        def __init__(self, connection):
+            self._connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self._connection, name)
+
+        def send_query(self, text: bytes) -> None:
+            self._connection.send_query(text)
+            raise KeyboardInterrupt
+
+    session = remote.session()
+    wire = session._wire
+    wire._pq, usual = Interrupted(wire._pq), wire._pq
+    with pytest.raises(KeyboardInterrupt):
+        session.sql(long_query)
+    wire._pq = usual
+    eventually(lambda: not server.busy_sessions)
+    assert session.sql("SELECT 1").rows() == [(1,)]
+
+
 def test_results_one_after_the_other(remote):
     """What was not read of one is kept when the next is asked for."""
     one, two = remote.session().execute("SELECT x FROM generate_series(1, 5000) s(x); SELECT 2")
