@@ -23,7 +23,7 @@ SPARK_SETTINGS = {
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Fails for a scalar subquery that depends on the row, if rows come from a union that is inside of another one
     # (SPARK-59042), as those of a table do that has been deleted from. All else it does is to make plans smaller. The
-    # second one computes the columns of a query over a LIMIT for rows that the LIMIT leaves out, of which they may fail.
+    # second one computes the columns of a query over a LIMIT for rows that the LIMIT leaves out, where they may fail.
     "spark.sql.optimizer.excludedRules": (
         "org.apache.spark.sql.catalyst.optimizer.CombineUnions,"
         "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughLimitAndOffset"
