@@ -13,13 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace import intervals, uuids
+from headrace import intervals, times, uuids
 from headrace.types import SqlType
 
 _Arrays = pa.Array | pa.ChunkedArray
 
-_COLUMNS: dict[str, Callable[[pa.Array], pa.Array]] = {"interval": intervals.from_arrow, "uuid": uuids.from_arrow}
-_VALUES: dict[str, Callable[[Any], Any]] = {"uuid": uuids.from_python}
+_COLUMNS: dict[str, Callable[[pa.Array, SqlType], pa.Array]] = {
+    "interval": lambda values, kind: intervals.from_arrow(values),
+    "uuid": lambda values, kind: uuids.from_arrow(values),
+    "time": lambda values, kind: times.from_arrow(values, kind.precision),
+}
+_VALUES: dict[str, Callable[[Any, SqlType], Any]] = {
+    "uuid": lambda value, kind: uuids.from_python(value),
+    "time": lambda value, kind: times.from_python(value, kind.precision),
+}
 """Of those that are inside of arrays and structs"""
 
 
@@ -28,7 +35,7 @@ def as_stored(values: _Arrays, kind: SqlType) -> _Arrays:
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([as_stored(chunk, kind) for chunk in values.chunks], kind.arrow)
     if kind.name in _COLUMNS:
-        values = _COLUMNS[kind.name](values)
+        values = _COLUMNS[kind.name](values, kind)
     elif (convert := _inside(kind)) is not None and pa.types.is_nested(values.type):
         return pa.array([None if each is None else convert(each) for each in values.to_pylist()], kind.arrow)
     return values.cast(kind.arrow)
@@ -42,7 +49,8 @@ def _inside(kind: SqlType) -> Callable[[Any], Any] | None:
     if kind.name == "struct":
         found = {name: inner for name, each in kind.fields if (inner := _inside(each)) is not None}
         return _fields(found) if found else None
-    return _VALUES.get(kind.name)
+    read = _VALUES.get(kind.name)
+    return read and (lambda value: read(value, kind))
 
 
 def _fields(converters: Mapping[str, Callable[[Any], Any]]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

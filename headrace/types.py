@@ -7,6 +7,7 @@ The physical choices that a user can notice:
 * ``interval`` is a struct of its length, by which it is compared, its months and its days (:mod:`headrace.intervals`).
 * ``jsonb`` is text in a normal form (sorted keys, no blanks), because Spark's VARIANT can be neither compared nor
   grouped; the logical type stays ``jsonb``.
+* ``time`` is a bigint, the microseconds since midnight (:mod:`headrace.times` says why).
 * ``uuid`` is text in PostgreSQL's one form of it (:mod:`headrace.uuids`), which sorts as UUIDs do.
 
 >>> SqlType("numeric", precision=10, scale=2).spark
@@ -42,6 +43,7 @@ _SPARK = {
     "interval": "STRUCT<length: BIGINT, months: INT, days: INT>",
     "jsonb": "STRING",
     "uuid": "STRING",
+    "time": "BIGINT",
 }
 
 _ARROW = {
@@ -59,10 +61,11 @@ _ARROW = {
     "interval": intervals.ARROW,
     "jsonb": pa.string(),
     "uuid": pa.string(),
+    "time": pa.int64(),
 }
 
 STORED_AS_TEXT = ("varchar", "jsonb", "uuid")
-UNKNOWN_TO_SPARK = ("jsonb", "uuid")
+UNKNOWN_TO_SPARK = ("jsonb", "uuid", "time")
 """Types whose columns Spark is told of by their metadata alone: to it they are of another type."""
 
 INTEGERS = ("smallint", "integer", "bigint")
@@ -75,6 +78,7 @@ DEFAULT_PRECISION, DEFAULT_SCALE = 38, 10
 class SqlType:
     name: str
     precision: int | None = None
+    """Of a numeric; of a time, the digits of the fraction of a second, which is rounded to them"""
     scale: int | None = None
     element: SqlType | None = None
     fields: tuple[tuple[str, SqlType], ...] = ()
@@ -128,6 +132,8 @@ class SqlType:
     def __str__(self) -> str:
         if self.name == "numeric" and self.precision is not None:
             return f"numeric({self.precision},{self.scale or 0})"
+        if self.name == "time" and self.precision is not None:
+            return f"time({self.precision})"
         if self.name == "array":
             return f"{self.element}[]"
         if self.name == "struct":
@@ -149,6 +155,8 @@ class SqlType:
             return {
                 "numeric": [self.precision, self.scale or 0, _FREE if self.free else int(self.modifier is not None)]
             }
+        if self.name == "time" and self.precision is not None:
+            return {"time": self.precision}
         return self.name if self.modifier is None else {self.name: self.modifier}
 
     @staticmethod
@@ -162,6 +170,8 @@ class SqlType:
             return map_of(*map(SqlType.from_json, value))
         if kind == "struct":
             return SqlType("struct", fields=tuple((name, SqlType.from_json(inner)) for name, inner in value))
+        if kind == "time":
+            return SqlType("time", precision=value)
         if kind != "numeric":
             return SqlType(kind, modifier=value)
         # Warehouses of older versions do not say whether the digits were declared.

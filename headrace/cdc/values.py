@@ -33,7 +33,7 @@ def _read(texts: pa.Array | pa.ChunkedArray, kind: SqlType) -> pa.Array | pa.Chu
         return _booleans(texts)
     if kind.name == "bytea":
         return pa.array([None if text is None else _bytes(text) for text in texts.to_pylist()], pa.binary())
-    if kind.name == "interval":
+    if kind.name in ("interval", "time"):
         return pa.array([None if text is None else from_text(text, kind) for text in texts.to_pylist()], kind.arrow)
     if kind.name == "array":
         return _arrays(texts, kind)

@@ -35,7 +35,7 @@ from headrace.types import SqlType, quote_spark, quote_sql
 FEW = 256
 """Up to so many keys are looked up one by one, and so many values of an IN are taken apart."""
 
-_EXACT = frozenset("boolean smallint integer bigint numeric varchar uuid bytea date timestamp timestamptz".split())
+_EXACT = frozenset("boolean smallint integer bigint numeric varchar uuid bytea date time timestamp timestamptz".split())
 """Types in which a constant is one value and equals nothing else. Floats have two zeros, and meet decimal constants
 rounded; they are scanned for."""
 

@@ -204,7 +204,9 @@ def _with_generated(relation: Relation, columns: list[Column]) -> list[str]:
     return [
         quote_spark(column.name)
         if column.generated is None
-        else f"{expression_sql(column.generated, given, relation, column)} AS {quote_spark(column.name)}"
+        # An interval is put together of parts that are never NULL, and Arrow then takes none that is.
+        else f"CAST({expression_sql(column.generated, given, relation, column)} AS {column.type.spark})"
+        f" AS {quote_spark(column.name)}"
         for column in columns
     ]
 

@@ -232,6 +232,8 @@ _RAISED = (
     ("numeric has no NaN", "22003"),
     ("invalid input syntax for type date", "22007"),
     ("invalid input syntax for type time", "22007"),
+    ("date/time field value out of range", "22008"),
+    ("time field value out of range", "22008"),
     ("invalid input syntax", "22P02"),
     ("invalid hexadecimal", "22023"),
     ("character number must be positive", "22023"),

@@ -19,7 +19,7 @@ from headrace.errors import DataError, HeadraceError
 from headrace.sql.casts import cast
 from headrace.sql.composites import array_items, struct_items
 from headrace.sql.literals import NOT_CONSTANT, from_text
-from headrace.sql.typed import TEXT, Typed, digits
+from headrace.sql.typed import TEXT, Typed, digits, is_time
 from headrace.types import SqlType
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _PLAIN = {
     "bigint": r"^-?[0-9]{1,18}$",
     "double precision": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
     "uuid": uuids.PLAIN,
+    "time": r"^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?$",
     "date": r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2}$",
     "timestamp": r"^[12][0-9]{3}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$",
 }
@@ -62,13 +63,15 @@ def plain_values(texts: Texts, kind: SqlType) -> pa.Array | None:
         fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
         pattern = rf"^-?[0-9]{{1,{precision - scale}}}{fraction}$" if precision > scale else None
     else:
-        pattern = _PLAIN.get(kind.name)
+        pattern = None if is_time(kind) and kind.precision is not None else _PLAIN.get(kind.name)
     if pattern is None:
         return None
     written = pa.array(texts, pa.string())
     if pc.any(pc.invert(pc.match_substring_regex(written, pattern))).as_py():
         return None
     try:
+        if is_time(kind):  # which Arrow reads behind a day only
+            return pc.binary_join_element_wise("1970-01-01", written, " ").cast(pa.timestamp("us")).cast(kind.arrow)
         return written.cast(kind.arrow)
     except pa.ArrowInvalid:
         return None  # the 30th of February: what is wrong is said where it is looked at one by one

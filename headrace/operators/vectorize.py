@@ -36,6 +36,7 @@ from headrace.sql.typed import (
     INTERVAL,
     MAX_DIGITS,
     TEXT,
+    TIME,
     TIMESTAMP,
     digits,
     is_float,
@@ -46,7 +47,7 @@ from headrace.types import SqlType
 
 _ARITHMETIC = {exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo"}
 _COMPARISONS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "uuid", "date",
+_ORDERED = ("smallint", "integer", "bigint", "numeric", "real", "double precision", "varchar", "uuid", "date", "time",
             "timestamp", "timestamptz", "interval")  # fmt: skip
 _EQUAL_ONLY = ("boolean", "bytea")
 
@@ -154,6 +155,8 @@ def _widens(source: SqlType, target: SqlType) -> bool:
     if target.name == "numeric" and (is_integer(source) or source.name == "numeric"):
         (p1, s1), (p2, s2) = digits(source), digits(target)
         return s1 <= s2 and p1 - s1 <= p2 - s2
+    if source.name == "time":
+        return target == TIME
     return (source.name, target.name) in (("real", "double precision"), ("uuid", "varchar"))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +25,7 @@ from headrace.intervals import Interval, parse_interval
 from headrace.serving.wire.oids import oid_of, typed
 from headrace.sources.json_texts import normal_text
 from headrace.sql.composites import array_items
+from headrace.times import from_python, parse_time, presented, to_python
 from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, SqlType, array_of
 
 Texts = Sequence[bytes | None]
@@ -55,12 +56,13 @@ def arrow_array(texts: Texts, kind: SqlType) -> pa.Array:
     values = python_values(texts, kind)
     leaf = kind.element if kind.name == "array" else kind
     depth = max(map(_depth_of_value, values), default=0) if kind.name == "array" else 0
-    if leaf.name == "interval":
+    if leaf.name in ("interval", "time"):
         values = [_stored(value) for value in values]
-    found = _numeric_type(values) if leaf.name == "numeric" and leaf.modifier is None else leaf.arrow
+    found, shown = _numeric_type(values) if leaf.name == "numeric" and leaf.modifier is None else leaf.arrow, leaf
     for _ in range(max(depth, 1) if kind.name == "array" else 0):
-        found = pa.list_(found)
-    return pa.array(values, found)
+        found, shown = pa.list_(found), array_of(shown)
+    array = pa.array(values, found)
+    return array.cast(presented(shown, found)) if leaf.name == "time" else array
 
 
 def _reader(kind: SqlType) -> Callable[[bytes], Any]:
@@ -99,6 +101,7 @@ _READERS: dict[str, Callable[[bytes], Any]] = {
     "interval": lambda text: parse_interval(text.decode()),
     "jsonb": _jsonb,
     "uuid": bytes.decode,
+    "time": lambda text: to_python(parse_time(text.decode())),
 }
 
 
@@ -147,6 +150,8 @@ def _depth_of_value(value: Any) -> int:
 def _stored(value: Any) -> Any:
     if isinstance(value, list):
         return [_stored(each) for each in value]
+    if isinstance(value, (time, str)):
+        return from_python(value)
     return value.stored if isinstance(value, Interval) else value
 
 

@@ -28,8 +28,8 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -39,6 +39,7 @@ import pyarrow.compute as pc
 from headrace.decimals import Shown, decimals_of_value, decimals_shown, rounded
 from headrace.errors import DataError
 from headrace.intervals import Interval
+from headrace.times import from_python, presented, presenter, time_text
 from headrace.types import SHOWN_DECIMALS, SHOWN_VALUE, SqlType
 from headrace.zones import clock, offset_text
 
@@ -52,6 +53,15 @@ def python_columns(rows: pa.Table | pa.RecordBatch) -> list[list[Any]]:
         return [_python_values(column) for column in rows.columns]
     except (OverflowError, ValueError):
         raise outside_of_years() from None
+
+
+def presented_columns(rows: pa.Table | pa.RecordBatch, types: Sequence[SqlType]) -> list[list[Any]]:
+    """The same for programs, to which a time is no number."""
+    found = python_columns(rows)
+    for at, kind in enumerate(types):
+        if (convert := presenter(kind)) is not None:
+            found[at] = [None if value is None else convert(value) for value in found[at]]
+    return found
 
 
 def _python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
@@ -89,8 +99,14 @@ def _is_shown(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and [field.name for field in kind] == [SHOWN_VALUE, SHOWN_DECIMALS]
 
 
-def plain(rows: pa.Table) -> pa.Table:
-    """The rows with numbers only where structs say how many of their decimals are shown."""
+def plain(rows: pa.Table, types: Sequence[SqlType] = ()) -> pa.Table:
+    """The rows with numbers only where structs say how many of their decimals are shown.
+
+    ``types``: for a program, to which a time is no number."""
+    for at, kind in enumerate(types):
+        if presenter(kind) is not None:
+            column = rows.column(at)
+            rows = rows.set_column(at, rows.field(at).name, column.cast(presented(kind, column.type)))
     for at, column in enumerate(rows.columns):
         if _is_shown(column.type):
             rows = rows.set_column(at, rows.field(at).name, pc.struct_field(column, [0]))
@@ -231,6 +247,10 @@ def _instant_renderer(zone: str) -> Callable[[Any], str]:
     return printed
 
 
+def _time(value: int | time | str) -> str:
+    return time_text(value) if isinstance(value, int) else time_text(from_python(value))
+
+
 def _interval(value: Interval | Mapping[str, int]) -> str:
     return str(Interval.of(value) if isinstance(value, Mapping) else value)
 
@@ -338,4 +358,5 @@ _SIMPLE: dict[str, Callable[[Any], str]] = {
     "interval": _interval,
     "jsonb": _jsonb,
     "uuid": str,
+    "time": _time,
 }

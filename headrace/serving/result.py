@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.engine.spark import spark_errors
 from headrace.engine.streams import KeptRows, Streams
 from headrace.serving.output import write_table
-from headrace.serving.render import plain, python_columns
+from headrace.serving.render import plain, presented_columns
 from headrace.types import SHOWN_VALUE, SqlType, from_spark_json, quote_spark
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Result:
             yield from self._whole().to_batches()
 
     def arrow(self) -> pa.Table:
-        return plain(self._whole())
+        return plain(self._whole(), self.types)
 
     def _whole(self) -> pa.Table:
         """All rows, with what says how they are printed."""
@@ -125,13 +125,13 @@ class Result:
         return self._table
 
     def rows(self) -> list[tuple]:
-        columns = python_columns(self._whole())
+        columns = presented_columns(self._whole(), self.types)
         return list(zip(*columns, strict=True)) if columns else []
 
     def stream(self) -> Iterator[tuple]:
         """The rows once, part by part, to be printed: a large result is never held as a whole."""
         for batch in self.batches():
-            yield from zip(*python_columns(batch), strict=True)
+            yield from zip(*presented_columns(batch, self.types), strict=True)
 
     def pandas(self) -> pandas.DataFrame:
         return self.arrow().to_pandas()
@@ -143,7 +143,7 @@ class Result:
             return _plain_frame(self._frame)
         if self._spark is None or not self.columns:
             raise ValueError(f"{self._tag} answers no rows")
-        return self._spark.createDataFrame(self.arrow())
+        return self._spark.createDataFrame(plain(self._whole()))
 
     def show(self, limit: int | None = 100) -> None:
         write_table(self if limit is None else _Head(self, limit), sys.stdout)
@@ -180,7 +180,7 @@ class _Head:
         if self._result._table is None and self._result._frame is not None:
             with spark_errors("the query"):
                 table = self._result._frame.limit(self._limit).toArrow()
-            return list(zip(*python_columns(table), strict=True))
+            return list(zip(*presented_columns(table, self.types), strict=True))
         if self._result._table is None and self._result._kept is not None:
-            return list(zip(*python_columns(self._result._kept.table(self._limit)), strict=True))
+            return list(zip(*presented_columns(self._result._kept.table(self._limit), self.types), strict=True))
         return self._result.rows()[: self._limit]

@@ -22,6 +22,7 @@ from uuid import UUID
 from headrace.errors import EnvironmentProblem, InvalidDefinition
 from headrace.sources.definition import Definition
 from headrace.sources.values import NotThis, json_value, text_value
+from headrace.times import from_python
 from headrace.types import SqlType
 
 SCHEMA = "schema"
@@ -167,6 +168,8 @@ def avro_value(value: Any, kind: SqlType) -> Any:
         return value
     if isinstance(value, UUID) and kind.name == "uuid":
         return str(value)
+    if isinstance(value, time) and kind.name == "time":
+        return from_python(value, kind.precision)
     if isinstance(value, (float, date, time, bytes, UUID)):
         raise NotThis(f"{value!r} is not a value of type {kind}")
     return json_value(value, kind)

@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.sources import avro
 from headrace.sources.values import NotThis, read_json
+from headrace.times import time_text
 from headrace.types import INTEGERS, SqlType
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -78,6 +79,8 @@ def meant(value: Any, schema: Mapping[str, Any], kind: SqlType) -> Any:
         return date(1970, 1, 1) + timedelta(days=value)
     if name in _MOMENTS:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(value * _MOMENTS[name] // 1))
+    if name in _TIMES and kind.name == "time":
+        return time_text(int(value * _TIMES[name] // 1))  # which may be 24:00:00
     if name in _TIMES:
         return (datetime(1970, 1, 1) + timedelta(microseconds=int(value * _TIMES[name] // 1))).time()
     return value

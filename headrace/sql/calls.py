@@ -19,7 +19,8 @@ from headrace.sql.oracle import AGGREGATE, GENERATOR, UNKNOWN, for_spark, found_
 from headrace.sql.positions import name_of, position_of, unsupported
 from headrace.sql.sets import ROWS_FROM, Rows, is_set_returning, rows_from, set_rows, spark_rows
 from headrace.sql.signatures import no_function
-from headrace.sql.typed import DATE, INTEGER, INTERVAL, TIMESTAMP, Typed
+from headrace.sql.typed import DATE, INTEGER, INTERVAL, TIMESTAMP, Typed, is_time
+from headrace.types import SqlType
 
 
 class Calls:
@@ -60,6 +61,8 @@ class Calls:
             raise unsupported(f"this call of {name}()", node)
         if found is not None:
             return Typed(found.wrap(f"{name}({self._for_spark(node)})"), found.type)
+        if name == "current_time":
+            raise unsupported("current_time, which has a time zone,", node, hint="use localtime")
         if not functions.is_scalar(name):
             raise self._no_function(node) or unsupported(f"function {name}()", node)
         if any(isinstance(arg, exp.Kwarg) for arg in node.expressions):
@@ -208,10 +211,12 @@ class Calls:
         elif aggregates.is_window_function(function.this):
             parts.append("ORDER BY NULL")
         if spec is not None:
-            parts.append(self._frame(spec))
+            by_range = spec.args["kind"].upper() == "RANGE" and order is not None
+            parts.append(self._frame(spec, keys[0].value.type if by_range else None))
         return result.finish(f"{clause} OVER ({' '.join(parts)})")
 
-    def _frame(self, spec: exp.WindowSpec) -> str:
+    def _frame(self, spec: exp.WindowSpec, key: SqlType | None) -> str:
+        """``key``: the type of what a RANGE is ordered by."""
         kind = spec.args["kind"].upper()
         exclude = spec.args.get("exclude")
         if kind not in ("ROWS", "RANGE"):
@@ -222,7 +227,7 @@ class Calls:
         def bound(value: Any, side: str | None) -> str:
             if side is None and value != "CURRENT ROW":
                 raise SqlSyntaxError("a window frame's bound needs PRECEDING or FOLLOWING", position=position_of(spec))
-            text = value if isinstance(value, str) else self._distance(value)
+            text = value if isinstance(value, str) else self._distance(value, key)
             return f"{text} {side.upper()}" if side else text
 
         start = bound(spec.args["start"], spec.args.get("start_side"))
@@ -230,8 +235,12 @@ class Calls:
             return f"{kind} {start}"
         return f"{kind} BETWEEN {start} AND {bound(spec.args['end'], spec.args.get('end_side'))}"
 
-    def _distance(self, node: exp.Expression) -> str:
+    def _distance(self, node: exp.Expression, key: SqlType | None) -> str:
         value = self.value(node)
+        if is_time(key):
+            if value.type not in (None, INTERVAL):
+                raise unsupported(f"RANGE over a time with an offset of type {value.type}", node)
+            return intervals.number(intervals.micros(intervals.parts_of(cast(value, INTERVAL))))
         if value.type != INTERVAL:
             return value.sql
         parts = intervals.parts_of(value)

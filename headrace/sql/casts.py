@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from headrace.errors import CannotCast, TypeMismatch, Unsupported
 from headrace.intervals import parse_interval
-from headrace.sql import intervals, zoned
+from headrace.sql import intervals, times, zoned
 from headrace.sql.composites import array_items
 from headrace.sql.decimals import text_of_quotient
 from headrace.sql.interval_texts import interval_of_text
@@ -45,6 +45,7 @@ from headrace.sql.typed import (
     is_moment,
     is_number,
     is_text,
+    is_time,
     numeric,
     undeclared,
 )
@@ -233,6 +234,8 @@ def _to_text(value: Typed, target: SqlType) -> str | None:
         return f"regexp_replace({sql}, {_JSON_SEPARATOR}, '$1$2 ')"
     if kind == UUID:
         return sql
+    if is_time(kind):
+        return times.printed(sql)
     if kind == INTERVAL:
         constant = intervals.constant_of(value)
         return intervals.printed(value) if constant is None else spark_string(str(constant))
@@ -356,7 +359,25 @@ def _moment_of_text(sql: str, target: SqlType) -> str:
     return f"CASE WHEN NOT {whole} THEN raise_error({message}) ELSE {result} END"
 
 
+def _to_time(value: Typed, target: SqlType) -> str | None:
+    if is_text(value.type):
+        return times.of_text(value.sql, target)
+    if value.type == INTERVAL:
+        sql = times.of_interval(value)
+    elif value.type == TIMESTAMP:
+        sql = times.of_timestamp(value)
+    elif value.type.name == "timestamptz":
+        sql = times.of_timestamp(Typed(zoned.local(value.sql, zoned.current()), TIMESTAMP))
+    elif is_time(value.type):
+        sql = value.sql
+    else:
+        return None
+    return times.rounded(sql, target.precision)
+
+
 def _to_interval(value: Typed, target: SqlType) -> str | None:
+    if is_time(value.type):
+        return times.as_interval(value).sql
     return interval_of_text(value.sql) if is_text(value.type) else None
 
 
@@ -440,6 +461,7 @@ _CASTS: dict[str, _Cast] = {
     "interval": _to_interval,
     "jsonb": _to_jsonb,
     "uuid": _to_uuid,
+    "time": _to_time,
     "array": _to_array,
     "struct": _to_struct,
     "map": _to_map,
@@ -457,6 +479,8 @@ def assign(value: Typed, target: SqlType, column: str) -> Typed:
         (is_number(source) and is_number(target))
         or (is_moment(source) and is_moment(target))
         or (is_text(target) and source.name not in ("array", "struct"))
+        or (is_time(target) and source.name in ("time", "timestamp", "timestamptz", "interval"))
+        or (is_time(source) and target == INTERVAL)
         or (source.name == target.name and source.name in ("array", "struct"))
     )
     if not allowed:

@@ -33,6 +33,7 @@ _SIMPLE = {
     _D.JSON: "jsonb",
     _D.JSONB: "jsonb",
     _D.UUID: "uuid",
+    _D.TIME: "time",
 }
 
 _HINTS = {
@@ -41,7 +42,7 @@ _HINTS = {
     _D.SERIAL: "use integer with values of your own, or no primary key at all",
     _D.BIGSERIAL: "use bigint with values of your own, or no primary key at all",
     _D.SMALLSERIAL: "use smallint with values of your own, or no primary key at all",
-    _D.TIME: "use timestamp, or varchar",
+    _D.TIMETZ: "use time, or timestamptz",
 }
 
 MAX_PRECISION = 38
@@ -66,6 +67,8 @@ def sql_type(data_type: exp.Expression) -> SqlType:
         raise UndefinedType(f'type "{name}" does not exist')
     if kind not in _SIMPLE:
         raise Unsupported(f"type {_name(data_type)} is not supported", hint=_HINTS.get(kind))
+    if data_type.expressions and kind is _D.TIME:
+        return SqlType("time", precision=min(_parameters(data_type)[0], 6))  # more digits become six, as in PostgreSQL
     if data_type.expressions and kind in (_D.TIMESTAMP, _D.TIMESTAMPTZ, _D.INTERVAL):
         if _parameters(data_type) != [6]:
             raise Unsupported(

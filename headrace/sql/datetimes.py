@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from headrace.errors import InvalidParameterValue, TypeMismatch, UndefinedFunction, Unsupported
 from headrace.intervals import DAY, MONTH, Interval
-from headrace.sql import intervals, zoned
+from headrace.sql import intervals, times, zoned
 from headrace.sql.casts import cast, error_if
 from headrace.sql.signatures import call_by_signature, check_arity, no_function
 from headrace.sql.typed import (
@@ -20,14 +20,17 @@ from headrace.sql.typed import (
     INTEGER,
     INTERVAL,
     NUMERIC,
+    TIME,
     TIMESTAMP,
     TIMESTAMPTZ,
     Parts,
     Typed,
+    converts_implicitly,
     describe,
     digits,
     is_integer,
     is_moment,
+    is_time,
     numeric,
 )
 from headrace.types import SqlType
@@ -108,7 +111,7 @@ def _field(name: str, args: list[Typed]) -> Typed:
     field = _constant_word(name, "field", args[0]).lower()
     field = _ALIASES.get(field, field)
     value = cast(args[1], TIMESTAMPTZ) if args[1].type is None else args[1]
-    if not is_moment(value.type) and value.type != INTERVAL:
+    if not is_moment(value.type) and value.type != INTERVAL and not is_time(value.type):
         raise UndefinedFunction(f"function {name}(unknown, {describe(value.type)}) does not exist")
     if field == "epoch":
         return _epoch(value)
@@ -119,6 +122,8 @@ def _field(name: str, args: list[Typed]) -> Typed:
         raise InvalidParameterValue(f'unit "{field}" not recognized for type {value.type}')
     if value.type == INTERVAL:
         return _interval_field(field, value)
+    if is_time(value.type):
+        return _time_field(field, value)
     if value.type == DATE and field not in _DATE_FIELDS:
         raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
     if field in _ZONE_FIELDS:
@@ -145,6 +150,13 @@ def _interval_field(field: str, value: Typed) -> Typed:
     return Typed(f"CAST({sql} AS {kind.spark})", kind)
 
 
+def _time_field(field: str, value: Typed) -> Typed:
+    if field not in _CLOCK_FIELDS:
+        raise Unsupported(f'unit "{field}" is not supported for type {value.type}')
+    kind = _FIELD_TYPES.get(field, numeric(10, 0))
+    return Typed(f"CAST({_CLOCK_FIELDS[field].format(value.sql)} AS {kind.spark})", kind)
+
+
 _FIELD_TYPES = {"second": numeric(8, 6), "milliseconds": numeric(8, 3), "microseconds": numeric(8, 0)}
 
 
@@ -160,6 +172,8 @@ def _epoch(value: Typed) -> Typed:
         parts = intervals.parts_of(value)
         years = f" + {intervals.number(parts.months)} DIV 12 * {_YEAR_LONGER}" if parts.months != 0 else ""
         micros = intervals.number(parts.length) + years
+    elif is_time(value.type):
+        micros = value.sql
     else:
         micros = f"unix_micros({zoned.in_utc(value)})"
     return Typed(f"CAST(CAST({micros} AS DECIMAL(20,0)) * 0.000001BD AS DECIMAL(26,6))", numeric(26, 6))
@@ -190,6 +204,8 @@ def date_trunc(name: str, args: list[Typed]) -> Typed:
     value = args[1]
     if value.type is None or value.type == DATE:
         value = cast(value, TIMESTAMPTZ)
+    if is_time(value.type):
+        value = times.as_interval(value)
     if value.type == INTERVAL and field in _INTERVAL_UNITS:
         return _truncated_interval(field, value)
     if not is_moment(value.type):
@@ -254,6 +270,8 @@ def date_bin(name: str, args: list[Typed]) -> Typed:
     kind = value.type or origin.type or TIMESTAMP
     if kind == DATE:
         kind = TIMESTAMP
+    if not is_moment(kind):
+        raise no_function(name, args)
     value, origin = cast(value, kind), cast(origin, kind)
     width = intervals.number(stride.length)
     if isinstance(stride.months, str):
@@ -394,6 +412,21 @@ def localtimestamp(name: str, args: list[Typed]) -> Typed:
     check_arity(name, args, 0)
     here = zoned.current()
     return Typed("localtimestamp()" if here is None else zoned.local("current_timestamp()", here), TIMESTAMP)
+
+
+def localtime(name: str, args: list[Typed]) -> Typed:
+    return Typed(times.of_timestamp(localtimestamp(name, args)), TIME)
+
+
+def make_time(name: str, args: list[Typed]) -> Typed:
+    """make_time(hour, minute, seconds)"""
+    check_arity(name, args, 3)
+    if not all(converts_implicitly(arg.type, kind) for arg, kind in zip(args, _OF_MAKE_TIME, strict=True)):
+        raise no_function(name, args)
+    return Typed(times.made(*(cast(arg, kind).sql for arg, kind in zip(args, _OF_MAKE_TIME, strict=True))), TIME)
+
+
+_OF_MAKE_TIME = (INTEGER, INTEGER, DOUBLE)
 
 
 def make_timestamptz(name: str, args: list[Typed]) -> Typed:

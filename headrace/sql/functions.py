@@ -272,6 +272,7 @@ _POSTGRES_NAMES = {
     "text": "text",
     "timestamp": "timestamp without time zone",
     "timestamptz": "timestamp with time zone",
+    "time": "time without time zone",
     "struct": "record",
 }
 
@@ -363,6 +364,8 @@ _HANDLERS: dict[str, Handler] = {
     "age": datetimes.age,
     "current_date": datetimes.current_date,
     "localtimestamp": datetimes.localtimestamp,
+    "localtime": datetimes.localtime,
+    "make_time": datetimes.make_time,
     "make_timestamptz": datetimes.make_timestamptz,
     **dict.fromkeys(("justify_days", "justify_hours", "justify_interval"), datetimes.justify),
     **dict.fromkeys(("num_nulls", "num_nonnulls"), _count_nulls),

@@ -32,6 +32,7 @@ from headrace.sql.datatypes import sql_type
 from headrace.sql.dialect import parse_expression  # noqa: F401 (the doctest's)
 from headrace.sql.typed import BIGINT, INTEGER, MAX_DIGITS, Typed, digits, is_integer
 from headrace.sql.zoned import current as current_zone
+from headrace.times import parse_time
 from headrace.types import STORED_AS_TEXT, SqlType
 from headrace.uuids import parse_uuid
 from headrace.zones import instant, named_zone, posix_name
@@ -279,6 +280,7 @@ _READERS = {
     "interval": _interval,
     "jsonb": _jsonb,
     "uuid": lambda text, kind: parse_uuid(text),
+    "time": lambda text, kind: parse_time(text, kind.precision),
     "array": _array,
 }
 
@@ -298,6 +300,8 @@ def spark_constant(value: Any, kind: SqlType) -> str:
         return "true" if value else "false"
     if kind.name in STORED_AS_TEXT:
         return spark_string(value)
+    if kind.name == "time":
+        return f"{value}L"
     if kind.name == "bytea":
         return f"X'{value.hex().upper()}'"
     if kind.name == "date":

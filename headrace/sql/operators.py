@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.decimals import SIGNIFICANT
 from headrace.errors import TypeMismatch, UndefinedFunction, Unsupported
-from headrace.sql import intervals, zoned
+from headrace.sql import intervals, times, zoned
 from headrace.sql.casts import cast
 from headrace.sql.decimals import is_dynamic, quotient_decimals, shown_decimals
 from headrace.sql.typed import (
@@ -32,6 +32,7 @@ from headrace.sql.typed import (
     is_moment,
     is_number,
     is_text,
+    is_time,
     least_shown,
     loosened,
     numeric,
@@ -56,6 +57,8 @@ def arithmetic(symbol: str, left: Typed, right: Typed) -> Typed:
     left, right = _give_types(symbol, left, right)
     if is_number(left.type) and is_number(right.type):
         return _numbers(symbol, left, right)
+    if is_time(left.type) or is_time(right.type):
+        return _times(symbol, left, right)
     if symbol in "+-" and (is_moment(left.type) or is_moment(right.type)):
         return _moments(symbol, left, right)
     if INTERVAL in (left.type, right.type):
@@ -69,9 +72,9 @@ def _give_types(symbol: str, left: Typed, right: Typed) -> tuple[Typed, Typed]:
         raise TypeMismatch(f"operator is not unique: unknown {symbol} unknown", hint="add explicit type casts")
 
     def beside(kind: SqlType) -> SqlType:
-        if is_moment(kind) and symbol == "+":
+        if (is_moment(kind) or is_time(kind)) and symbol == "+":
             return INTERVAL
-        if kind == INTERVAL and symbol in "*/":
+        if (kind == INTERVAL or is_time(kind)) and symbol in "*/":
             return DOUBLE
         return kind
 
@@ -206,6 +209,24 @@ def _moments(symbol: str, left: Typed, right: Typed) -> Typed:
     return Typed(move(left.sql, symbol, right), left.type)
 
 
+def _times(symbol: str, left: Typed, right: Typed) -> Typed:
+    """Beside a time or an interval a time is one; beside anything else it is the interval since midnight."""
+    kinds = left.type, right.type
+    if symbol == "-" and is_time(left.type) and is_time(right.type):
+        return times.between(left, right)
+    if symbol in "+-" and is_time(left.type) and right.type == INTERVAL:
+        return times.moved(left, symbol, right)
+    if symbol == "+" and left.type == INTERVAL:
+        return times.moved(right, symbol, left)
+    if all(map(is_time, kinds)) or (symbol == "-" and is_moment(right.type)):
+        raise no_operator(symbol, *kinds)
+    left, right = (times.as_interval(side) if is_time(side.type) else side for side in (left, right))
+    try:
+        return arithmetic(symbol, left, right)
+    except UndefinedFunction:
+        raise no_operator(symbol, *kinds) from None
+
+
 def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
     if left.type == right.type == INTERVAL and symbol in "+-":
         return intervals.added(left, symbol, right)
@@ -221,6 +242,8 @@ def _intervals(symbol: str, left: Typed, right: Typed) -> Typed:
 def negate(value: Typed) -> Typed:
     if value.type is None:
         value = cast(value, DOUBLE)
+    if is_time(value.type):
+        value = times.as_interval(value)
     if not is_number(value.type) and value.type != INTERVAL:
         raise UndefinedFunction(f"operator does not exist: - {describe(value.type)}")
     if value.type == INTERVAL:
@@ -252,6 +275,8 @@ def bitwise(symbol: str, left: Typed, right: Typed) -> Typed:
 
 
 def compare(symbol: str, left: Typed, right: Typed) -> Typed:
+    if INTERVAL in (left.type, right.type):
+        left, right = (times.as_interval(side) if is_time(side.type) else side for side in (left, right))
     left, right = same_type(symbol, left, right)
     if left.type is not None and left.type.name == "jsonb" and symbol not in ("=", "<>", "<=>"):
         raise Unsupported(f"{symbol} on jsonb is not supported", hint="extract a value with ->> and cast it")

@@ -27,6 +27,7 @@ from headrace.sql.intervals import day_time, of_day_time, parts_of
 from headrace.sql.sets import is_set_returning
 from headrace.sql.tree import LambdaVariable
 from headrace.sql.typed import INTERVAL, Typed
+from headrace.times import presenter
 from headrace.types import SqlType
 
 FOUND = "headrace_function"
@@ -49,6 +50,11 @@ class Argument:
         """The type that Spark's functions know it as."""
         if self.type is None:
             return "STRING"
+        if presenter(self.type) is not None:
+            raise Unsupported(
+                "a time as an argument of a function that only Spark has is not supported",
+                hint="cast it to varchar or interval",
+            )
         return "INTERVAL DAY TO SECOND" if self.type == INTERVAL else self.type.spark
 
 
@@ -89,7 +95,7 @@ class FunctionOracle(Protocol):
         Raises what is wrong with the arguments if they do not fit."""
 
 
-_OURS = frozenset({"grouping", "current_time", "localtime", zoned.FUNCTION})
+_OURS = frozenset({"grouping", "current_time", zoned.FUNCTION})
 
 
 def is_ours(name: str) -> bool:

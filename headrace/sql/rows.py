@@ -12,7 +12,7 @@ from headrace.errors import TypeMismatch
 from headrace.sql import operators
 from headrace.sql.intervals import comparable
 from headrace.sql.literals import spark_string
-from headrace.sql.typed import BOOLEAN, INTERVAL, Typed, is_moment
+from headrace.sql.typed import BOOLEAN, INTERVAL, Typed, is_moment, is_time
 from headrace.types import SqlType
 
 
@@ -52,7 +52,7 @@ def overlaps(left: list[Typed], right: list[Typed]) -> Typed:
     if len(left) != 2 or len(right) != 2:
         raise TypeMismatch("wrong number of parameters on a side of OVERLAPS expression")
     s1, e1, s2, e2 = operators.same_type("OVERLAPS", *_period(left), *_period(right))
-    if not is_moment(s1.type):
+    if not is_moment(s1.type) and not is_time(s1.type):
         raise TypeMismatch(f"OVERLAPS does not take {s1.type}")
     a, b = f"least({s1.sql}, {e1.sql})", f"greatest({s1.sql}, {e1.sql})"
     c, d = f"least({s2.sql}, {e2.sql})", f"greatest({s2.sql}, {e2.sql})"

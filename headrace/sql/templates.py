@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import TypeMismatch, Unsupported
-from headrace.sql import intervals, zoned
+from headrace.sql import intervals, times, zoned
 from headrace.sql.casts import cast
 from headrace.sql.literals import spark_string
 from headrace.sql.typed import (
@@ -27,6 +27,7 @@ from headrace.sql.typed import (
     is_float,
     is_moment,
     is_number,
+    is_time,
     numeric,
 )
 
@@ -116,7 +117,7 @@ def to_timestamp(name: str, args: list[Typed]) -> Typed:
 def to_char(name: str, args: list[Typed]) -> Typed:
     if len(args) != 2:
         raise TypeMismatch("to_char() takes two arguments")
-    value = args[0]
+    value = times.as_interval(args[0]) if is_time(args[0].type) else args[0]
     if is_number(value.type):
         return Typed(_number_text(value, constant_template(name, args[1])), TEXT)
     if value.type == INTERVAL:

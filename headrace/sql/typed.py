@@ -20,11 +20,12 @@ from headrace.types import DEFAULT_PRECISION, DEFAULT_SCALE, INTEGERS, SqlType, 
 BOOLEAN, SMALLINT, INTEGER, BIGINT = SqlType("boolean"), SqlType("smallint"), SqlType("integer"), SqlType("bigint")
 NUMERIC, REAL, DOUBLE = SqlType("numeric"), SqlType("real"), SqlType("double precision")
 TEXT, BYTEA, JSONB, UUID = SqlType("varchar"), SqlType("bytea"), SqlType("jsonb"), SqlType("uuid")
-DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL = (
+DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, TIME = (
     SqlType("date"),
     SqlType("timestamp"),
     SqlType("timestamptz"),
     SqlType("interval"),
+    SqlType("time"),
 )
 
 NUMBERS = (*INTEGERS, "numeric", "real", "double precision")
@@ -80,6 +81,10 @@ def is_moment(kind: SqlType | None) -> bool:
     return kind is not None and kind.name in MOMENTS
 
 
+def is_time(kind: SqlType | None) -> bool:
+    return kind is not None and kind.name == "time"
+
+
 def is_text(kind: SqlType | None) -> bool:
     return kind is not None and kind.name == "varchar"
 
@@ -125,6 +130,8 @@ def _shown_together(kinds: Sequence[SqlType]) -> tuple[int, int] | None:
 
 def undeclared(kind: SqlType) -> SqlType:
     """The type of what a function makes of such a value."""
+    if kind.name == "time":
+        return TIME
     return kind if kind.modifier is None else replace(kind, modifier=None)
 
 
@@ -132,6 +139,8 @@ def loosened(kind: SqlType) -> SqlType:
     """Without a declared length or digits; a varchar stays one."""
     if kind.name == "array":
         return array_of(loosened(kind.element))
+    if kind.name == "time":
+        return TIME
     return kind if kind.modifier in (None, -1) else replace(kind, modifier=-1 if kind.name == "varchar" else None)
 
 
@@ -159,6 +168,8 @@ def widen(left: SqlType, right: SqlType) -> SqlType | None:
         scale = max(s1, s2)
         exact = numeric(max(p1 - s1, p2 - s2) + scale, scale, wider, narrower)
         return NUMERIC if NUMERIC in (left, right) and digits(exact) == digits(NUMERIC) else exact
+    if is_time(left) and is_time(right):
+        return TIME
     if is_moment(left) and is_moment(right):
         return max(left, right, key=lambda kind: MOMENTS.index(kind.name))
     if left.name == right.name == "array":

@@ -36,7 +36,9 @@ every row would cost a sixth of writing them.
 _LAYOUT = "_layout"
 """Under which a relation, which never changes, holds its layout; no field of it, so nothing compares or stores it."""
 
-_ARROW_ORDERS = ("smallint", "integer", "bigint", "numeric", "varchar", "uuid", "date", "timestamp", "timestamptz")
+_ARROW_ORDERS = (
+    "smallint", "integer", "bigint", "numeric", "varchar", "uuid", "date", "time", "timestamp", "timestamptz",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ INTEGER_WIDTHS = {
     "integer": 4,
     "bigint": 8,
     "date": 4,
+    "time": 8,
     "timestamp": 8,
     "timestamptz": 8,
 }

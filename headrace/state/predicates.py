@@ -84,7 +84,7 @@ def order_start(layout: Layout) -> str | None:
 
 def _number(kind: SqlType, column: str) -> str | None:
     """A bigint that never goes down where the value goes up."""
-    if kind.name in ("smallint", "integer", "bigint"):
+    if kind.name in ("smallint", "integer", "bigint", "time"):
         # Shifted up where there is room, so that nothing of it is lost when it is shifted down.
         return column if kind.name == "bigint" else f"shiftleft(CAST({column} AS BIGINT), 8)"
     if kind.name == "date":

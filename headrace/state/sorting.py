@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.state.layout import Layout
 from headrace.state.runs import EPOCH, VNODE, WEIGHT
 
-_FAST_KEYS = ("smallint", "integer", "bigint")
+_FAST_KEYS = ("smallint", "integer", "bigint", "time")
 _NULLS_BY_KEY = int(pa.__version__.split(".")[0]) >= 25
 """Whether this Arrow wants to be told of each key where its NULLs go, not of all at once."""
 

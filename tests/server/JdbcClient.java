@@ -11,6 +11,7 @@ import java.sql.Statement;
 import java.sql.Timestamp;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
+import java.time.LocalTime;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
 import java.util.Arrays;
@@ -220,24 +221,27 @@ public class JdbcClient {
     static void uuids(Connection connection) throws SQLException {
         String other = "u" + table;
         try (Statement statement = connection.createStatement()) {
-            statement.execute("CREATE TABLE " + other + " (id UUID PRIMARY KEY, ids UUID[])");
+            statement.execute("CREATE TABLE " + other + " (id UUID PRIMARY KEY, ids UUID[], at TIME)");
         }
-        try (PreparedStatement insert = connection.prepareStatement("INSERT INTO " + other + " VALUES (?, ?)")) {
+        try (PreparedStatement insert = connection.prepareStatement("INSERT INTO " + other + " VALUES (?, ?, ?)")) {
             for (int id = 1; id <= 3; id++) {
                 insert.setObject(1, new UUID(id, -id));
                 insert.setArray(2, connection.createArrayOf("uuid", new Object[] {new UUID(0, id), null}));
+                insert.setObject(3, LocalTime.of(id, 30, 15, 500_000));
                 insert.addBatch();
             }
             insert.executeBatch();
         }
-        try (PreparedStatement select = connection.prepareStatement("SELECT * FROM " + other + " WHERE id = ?")) {
+        try (PreparedStatement select = connection.prepareStatement("SELECT * FROM " + other + " WHERE id = ? AND at > ?")) {
             for (int time = 1; time <= 8; time++) {
                 select.setObject(1, new UUID(2, -2));
+                select.setObject(2, LocalTime.of(2, 0));
                 ResultSet rows = select.executeQuery();
                 rows.next();
                 if (time == 1 || time == 8) {
                     fact("uuid", rows.getObject(1, UUID.class) + " " + rows.getObject(1).getClass().getSimpleName() + " "
-                            + Arrays.toString((Object[]) rows.getArray(2).getArray()));
+                            + Arrays.toString((Object[]) rows.getArray(2).getArray()) + " "
+                            + rows.getObject(3, LocalTime.class) + " " + rows.getTime(3) + " " + rows.getString(3));
                 }
             }
         }

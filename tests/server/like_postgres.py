@@ -408,7 +408,11 @@ KNOWN = {
 
 REFUSED = {
     "interval '300000 years'": "22015",
-    "time '12:34'": "0A000",
+    "timetz '12:34+02'": "0A000",
+    "current_time": "0A000",
+    "sum(x) FROM (VALUES (time '04:05')) v(x)": "42883",
+    "x::time FROM (VALUES ('04:05 PST'::text)) v(x)": "22007",
+    "time '04:05 BC'": "22007",
     "'a'::char(3)": "0A000",
     "'NaN'::numeric": "0A000",
     "timestamp 'infinity'": "22007",

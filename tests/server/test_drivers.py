@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import date
+from datetime import date, time, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -84,6 +84,29 @@ def test_asyncpg_with_uuids(server, table):
         records = [(UUID(int=1), None)]
         await connection.copy_records_to_table(table, records=records, columns=["id", "others"])
         assert await connection.fetchval(f"SELECT count(*) FROM {table} WHERE id < $1", drawn[1]) == 2
+        await connection.close()
+
+    asyncio.run(talk())
+
+
+def test_asyncpg_with_times(server, table):
+    asyncpg = pytest.importorskip("asyncpg")
+    given = [time(0), time(4, 5, 6, 789), time(23, 59, 59, 999_999)]
+
+    async def talk() -> None:
+        connection = await asyncpg.connect(f"postgresql://root@127.0.0.1:{server.port}/dev")
+        await connection.execute(f"CREATE TABLE {table} (t time PRIMARY KEY, others time[])")
+        await connection.executemany(f"INSERT INTO {table} VALUES ($1, $2)", [(each, [each, None]) for each in given])
+        assert await connection.fetchval(f"SELECT others FROM {table} WHERE t = $1", given[1]) == [given[1], None]
+        rows = await connection.fetch(f"SELECT t FROM {table} WHERE t = ANY($1::time[]) ORDER BY t DESC", given[1:])
+        assert [row["t"] for row in rows] == given[:0:-1]
+        assert await connection.fetchval(f"SELECT max(t - $1) FROM {table}", time(23)) == timedelta(
+            minutes=59, seconds=59, microseconds=999_999
+        )
+        moved = await connection.fetchval(f"SELECT t + $1 FROM {table} WHERE t = $2", timedelta(hours=20), given[1])
+        assert moved == time(0, 5, 6, 789)
+        await connection.copy_records_to_table(table, records=[(time(12), None)], columns=["t", "others"])
+        assert await connection.fetchval(f"SELECT count(*) FROM {table} WHERE t <= $1", time(12)) == 3
         await connection.close()
 
     asyncio.run(talk())

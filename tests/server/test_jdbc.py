@@ -88,7 +88,12 @@ def test_jdbc(server, driver, table):
         " at, moment, bytes, numbers, words, document   Position: 17",
         "error: 22012",
         "alive: true",
-        *["uuid: 00000000-0000-0002-ffff-fffffffffffe UUID [00000000-0000-0000-0000-000000000002, null]"] * 2,
+        *[
+            "uuid: 00000000-0000-0002-ffff-fffffffffffe UUID [00000000-0000-0000-0000-000000000002, null]"
+            " 02:30:15.000500 02:30:15 02:30:15.0005"
+        ]
+        * 2,
         "column: id uuid 1111",
         "column: ids _uuid 2003",
+        "column: at time 92",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from uuid import UUID
@@ -21,13 +21,13 @@ from tests.support.waiting import eventually
 ROW = (
     True, 7, 2**40, 1.5, "it's", b"\0\1", date(2026, 2, 3), datetime(2026, 2, 3, 4, 5, 6, 700),
     datetime(2026, 2, 3, tzinfo=UTC), timedelta(days=1, hours=2), Decimal("12.50"), {"a": [1, None]}, [1, None, 3],
-    UUID(int=2**127 + 1), [UUID(int=7), None],
+    UUID(int=2**127 + 1), [UUID(int=7), None], time(4, 5, 6, 700), [time(0), None],
 )  # fmt: skip
 TYPES = (
     "bool, int, bigint, float8, varchar, bytea, date, timestamp, timestamptz, interval, numeric(10,2), jsonb, int[],"
-    " uuid, uuid[]"
+    " uuid, uuid[], time, time[]"
 )
-OIDS = [16, 23, 20, 701, 1043, 17, 1082, 1114, 1184, 1186, 1700, 3802, 1007, 2950, 2951]
+OIDS = [16, 23, 20, 701, 1043, 17, 1082, 1114, 1184, 1186, 1700, 3802, 1007, 2950, 2951, 1083, 1183]
 
 
 @pytest.mark.parametrize("binary", [False, True])
@@ -357,13 +357,21 @@ def test_a_copy_of_many_rows_waits_in_files(connect, database, table, form, monk
 def test_copy_in_binary(connect, table):
     connection = connect()
     connection.execute(
-        f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date, x numeric(10,2), b bytea, u uuid)"
+        f"CREATE TABLE {table} (id int PRIMARY KEY, n varchar, d date, x numeric(10,2), b bytea, u uuid, t time)"
     )
     rows = [
-        (n, None if n % 2 else f"a\t{n}", date(2026, 1, n + 1), Decimal(n) / 4, bytes([n]), UUID(int=n << 90))
+        (
+            n,
+            None if n % 2 else f"a\t{n}",
+            date(2026, 1, n + 1),
+            Decimal(n) / 4,
+            bytes([n]),
+            UUID(int=n << 90),
+            time(n, n),
+        )
         for n in range(20)
     ]
-    kinds = ["int4", "varchar", "date", "numeric", "bytea", "uuid"]
+    kinds = ["int4", "varchar", "date", "numeric", "bytea", "uuid", "time"]
     with connection.cursor().copy(f"COPY {table} FROM STDIN (FORMAT binary)") as copy:
         copy.set_types(kinds)
         for row in rows:
@@ -398,6 +406,32 @@ def test_uuids(connect, table, binary):
         connection.execute(f"SELECT 1 FROM {table} WHERE t = {mark}", (drawn[0],))
     with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="invalid input syntax for type uuid"):
         connection.execute(f"SELECT 1 FROM {table} WHERE id = %s", ("x",))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_times(connect, table, binary):
+    """As keys. psycopg has no 24:00 either."""
+    connection, mark = connect(), "%b" if binary else "%t"
+    connection.execute(f"CREATE TABLE {table} (t time PRIMARY KEY, short time(0))")
+    given = [time(0), time(4, 5, 6, 789), time(23, 59, 59, 999_999)]
+    for each in given:
+        connection.execute(f"INSERT INTO {table} VALUES ({mark}, {mark})", (each, each.replace(microsecond=0)))
+    cursor = connection.cursor(binary=binary)
+    assert cursor.execute(f"SELECT t FROM {table} WHERE t = {mark}", (given[1],)).fetchall() == [(given[1],)]
+    several = cursor.execute(f"SELECT t, t - %s FROM {table} WHERE t = ANY ({mark}) ORDER BY t", (time(4), given[1:]))
+    assert several.fetchall() == [
+        (each, timedelta(hours=each.hour - 4, minutes=each.minute, seconds=each.second, microseconds=each.microsecond))
+        for each in given[1:]
+    ]
+    added = cursor.execute(f"SELECT %s::date + t, t + {mark} FROM {table} WHERE t > %s", (
+        date(2026, 1, 2), timedelta(hours=1), "23:00",
+    )).fetchone()  # fmt: skip
+    assert added == (datetime(2026, 1, 2, 23, 59, 59, 999_999), time(0, 59, 59, 999_999))
+    cursor.execute("SELECT time '24:00'")
+    with pytest.raises(psycopg.DataError, match="24"):
+        cursor.fetchone()
+    with pytest.raises(psycopg.errors.DatetimeFieldOverflow):
+        connection.execute(f"SELECT 1 FROM {table} WHERE t = %s", ("25:00",))
 
 
 def cancelled_after(connection, wait, sql: str) -> None:

@@ -50,6 +50,7 @@ def test_values_are_those_of_an_engine(remote, database):
     query = """SELECT 12.50::numeric(10,2), 'NaN'::float8, '-inf'::float8, 1e300::float8, 0.1::real, NULL::int,
         '-1 day -02:03:04.5'::interval, date '2026-02-03', '\\xdead'::bytea, true, 'it''s',
         '{"b": 1, "a": [true, 1.50, "\u00fc"]}'::jsonb, 12345678901234567890.5::numeric(38,10),
+        time '04:05:06.5', time '24:00', ARRAY[time '24:00', NULL],
         ARRAY[ARRAY[1, NULL], ARRAY[3, 4]], ARRAY['{a', NULL, 'b"'], 1.0 / 3"""
     (row,) = remote.sql(query).rows()
     (local,) = database.sql(query).rows()
@@ -66,16 +67,18 @@ TYPES = (
     "boolean", "smallint", "integer", "bigint", "numeric", "numeric(12,3)", "real", "double precision", "varchar",
     "bytea", "date", "timestamp", "timestamptz", "interval", "jsonb", "int[]", "numeric(10,2)[]", "interval[]",
     "timestamptz[]", "varchar[]", "jsonb[]", "uuid", "uuid[]",
+    "time", "time[]", "time(3)",
 )  # fmt: skip
 VALUES = """
     (1, false, -32768, -2147483648, -9223372036854775808, 1.25, -1.250, 0.1, 1e-300, 'a,"b\\c' || chr(10) || chr(9),
      '\\x00ff', '0001-01-01', '0001-01-01 00:00:00', '1969-12-31 23:59:59.999999+00', '1 year -2 days 03:04:05.6',
      '{"b": [1, 2.50, null], "a": "\u00fc\\n"}', '{1,NULL}', '{1.50,NULL}', '{1 day,NULL}',
      '{2024-07-01 12:00:00+02}', '{NULL,"NULL","","a,b","{"}', '{"{\\"a\\": 1}"}',
-     '{A0EEBC999C0B4EF8BB6D6BB9BD380A11}', '{NULL,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'),
+     '{A0EEBC999C0B4EF8BB6D6BB9BD380A11}', '{NULL,a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}', '04:05:06.000789',
+     '{23:59:59.999999,NULL}', '04:05:06.7895'),
     (2, true, 32767, 2147483647, 9223372036854775807, 0, 123456789.999, 3.4e38, 'Infinity', '', '\\x', '9999-12-31',
      '9999-12-31 23:59:59.999999', '2024-07-01 12:00:00+02', '-1 month', '[]', '{}', '{}', '{}', '{}', '{}', '{}',
-     'ffffffffffffffffffffffffffffffff', '{}')"""
+     'ffffffffffffffffffffffffffffffff', '{}', '00:00', '{}', '23:59')"""
 
 
 @pytest.fixture

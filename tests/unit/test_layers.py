@@ -21,6 +21,7 @@ LAYERS = (
         "headrace.types",
         "headrace.intervals",
         "headrace.uuids",
+        "headrace.times",
         "headrace.arrow_values",
         "headrace.zones",
         "headrace.decimals",

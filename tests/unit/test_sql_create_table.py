@@ -109,7 +109,7 @@ def test_array_type():
         ("numeric(5, 6)", InvalidParameterValue, r"numeric\(5,6\)"),
         ("char(3)", Unsupported, r"type char\(3\)"),
         ("serial", Unsupported, "type serial"),
-        ("time", Unsupported, "type time"),
+        ("timetz", Unsupported, "type timetz"),
         ("timestamp(3)", Unsupported, r"timestamp\(3\)"),
         ("money", Unsupported, "type money"),
         ("mood", UndefinedType, "mood"),

@@ -38,7 +38,7 @@ NATURAL = {
 }  # fmt: skip
 """By the name in pg_type. numeric, enums and arrays are not here."""
 
-_ON_REQUEST = {"uuid": SqlType("uuid")}
+_ON_REQUEST = {"uuid": SqlType("uuid"), "time": SqlType("time")}
 """What a column is only if it is declared so: (*) gives the text, as it did before there were these types."""
 
 LARGEST_PRECISION = 38

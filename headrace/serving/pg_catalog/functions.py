@@ -19,11 +19,11 @@ from headrace.errors import UndefinedFunction, UndefinedParameter, UndefinedRela
 from headrace.serving.pg_catalog.postgres import index_definition, key_definition
 from headrace.serving.pg_catalog.relations import Context, has_key, key_oid, numbered, oid, schema_of, type_modifier
 from headrace.serving.pg_catalog.system import HIDDEN_OIDS, SYSTEM_OIDS
-from headrace.serving.wire.oids import PG_TYPES, modifier_text
+from headrace.serving.wire.oids import PG_TYPES, modifier_text, typmod_of
 from headrace.sql.dialect import call, parse_expression
 from headrace.sql.names import DATABASE, SCHEMA, TEMPORARY_SCHEMA
 from headrace.sql.positions import position_of
-from headrace.types import quote_sql
+from headrace.types import SqlType, quote_sql
 
 Arguments = list[exp.Expression]
 Build = Callable[[Arguments, Context], exp.Expression]
@@ -112,9 +112,27 @@ def format_type(arguments: Arguments, context: Context) -> exp.Expression:
         modifier: modifier_text(column.type)
         for relation in context.shown
         for column in relation.columns
-        if (modifier := type_modifier(column.type)) != -1
+        if (modifier := type_modifier(column.type)) != -1 and not _has_digits(column.type)
     }
-    return exp.DPipe(this=plain, expression=lookup(arguments[1], modifiers, text("")), safe=True)
+    found = exp.DPipe(this=plain, expression=lookup(arguments[1], modifiers, text("")), safe=True)
+    for digits in sorted(_digits_of_times(context)):  # of which the name goes on behind them
+        for kind, brackets in ((PG_TYPES["time"].oid, ""), (PG_TYPES["time"].array_oid, "[]")):
+            asked = zip(arguments, (kind, digits), strict=False)
+            same = exp.and_(*(exp.EQ(this=each.copy(), expression=number(value)) for each, value in asked))
+            found = exp.Case().when(same, text(f"time({digits}) without time zone{brackets}")).else_(found)
+    return found
+
+
+def _digits_of_times(context: Context) -> set[int]:
+    kinds = (column.type for relation in context.shown for column in relation.columns)
+    return {typmod_of(kind) for kind in kinds if _has_digits(kind)}
+
+
+def _has_digits(kind: SqlType) -> bool:
+    """Whether it is a time(3), or an array of them."""
+    while kind.name == "array":
+        kind = kind.element
+    return kind.name == "time" and kind.precision is not None
 
 
 def _index_definition(arguments: Arguments, context: Context) -> exp.Expression:

@@ -36,6 +36,13 @@ def _length(kind: SqlType) -> int | None:
     return kind.modifier - 4 if kind.name == "varchar" and kind.modifier not in (None, -1) else None
 
 
+def _digits(kind: SqlType) -> tuple[int | None, int | None, int | None]:
+    """Of a numeric all of them, and those of its fraction; of a time, those of the fraction of a second."""
+    if kind.name == "time":
+        return None, None, 6 if kind.precision is None else kind.precision
+    return (kind.precision, kind.scale, None) if kind.name == "numeric" else (None, None, None)
+
+
 def _tables(context: Context) -> Iterator[tuple]:
     for relation in context.shown.of_kind(*_TABLE_TYPES):
         writable = "YES" if relation.kind == TABLE else "NO"
@@ -55,7 +62,7 @@ def _columns(context: Context) -> Iterator[tuple]:
             generated = ("ALWAYS", column.generated) if column.generated is not None else ("NEVER", None)
             yield (
                 DATABASE, schema_of(relation), relation.name, column.name, number, column.default, nullable,
-                shown_type(kind), _length(kind), kind.precision, kind.scale, None, DATABASE, "pg_catalog", pg_name,
+                shown_type(kind), _length(kind), *_digits(kind), DATABASE, "pg_catalog", pg_name,
                 "NO", *generated, "YES",
             )  # fmt: skip
 

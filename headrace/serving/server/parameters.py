@@ -37,7 +37,7 @@ _PARAMETER = re.compile(r"(?<![\w$])\$(\d{1,5})(?![\w$])")
 MOST = 65_535
 REMEMBERED_TEXT = 2_000
 """Characters of a statement that is remembered: drivers prepare the same ones again and again."""
-TEXT, BIGINT = SqlType("varchar"), SqlType("bigint")
+TEXT, BIGINT, INTERVAL = SqlType("varchar"), SqlType("bigint"), SqlType("interval")
 
 
 def _code(text: str) -> Iterator[tuple[bool, str]]:
@@ -301,10 +301,14 @@ def _use_in(node: exp.Expression, use: Callable, columns: dict[str, SqlType]) ->
             element = kind_of(node.this)
             use(right.this.unnest(), SqlType("array", element=element) if element is not None else None)
             return
-        use(node.this, kind_of(right))
-        use(right, kind_of(node.this))
+        left, other = kind_of(node.this), kind_of(right)
+        if isinstance(node, exp.Add):  # nothing else is added to a time
+            left, other = (INTERVAL if kind is not None and kind.name in _MOVED else kind for kind in (left, other))
+        use(node.this, other)
+        use(right, left)
 
 
+_MOVED = ("time", "timestamp", "timestamptz")
 _OBJECTS = {"oid": 26, "oid[]": 1028}
 
 

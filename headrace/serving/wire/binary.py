@@ -26,6 +26,7 @@ from headrace.errors import DataError, Unsupported
 from headrace.intervals import Interval
 from headrace.serving.render import render, renderer
 from headrace.serving.wire.oids import oid_of
+from headrace.times import from_python
 from headrace.types import SqlType, array_of
 
 MOST_DIMENSIONS = 6
@@ -151,6 +152,7 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "interval": _interval,
     "jsonb": lambda value: b"\1" + render(value, SqlType("jsonb")).encode(),
     "uuid": lambda value: uuid.UUID(value).bytes,
+    "time": struct.Struct("!q").pack,
 }
 
 
@@ -265,4 +267,5 @@ _DECODERS: dict[str, Callable[[bytes], Any]] = {
     "numeric": _read_numeric,
     "jsonb": _read_jsonb,
     "uuid": _read_uuid,
+    "time": lambda data: from_python(struct.unpack("!q", data)[0]),
 }

@@ -42,6 +42,7 @@ PG_TYPES = {
     "numeric": PgType(1700, 1231, -1, "numeric", "numeric", "N"),
     "jsonb": PgType(3802, 3807, -1, "jsonb", "jsonb", "U"),
     "uuid": PgType(2950, 2951, 16, "uuid", "uuid", "U"),
+    "time": PgType(1083, 1183, 8, "time", "time without time zone", "D"),
     "struct": PgType(2249, 2287, -1, "record", "record", "P"),
 }
 
@@ -89,6 +90,8 @@ def typmod_of(kind: SqlType) -> int:
     """What was declared of it; -1: nothing."""
     while kind.name == "array":
         kind = kind.element
+    if kind.name == "time":
+        return -1 if kind.precision is None else kind.precision
     return -1 if kind.modifier is None or kind.name == "integer" else kind.modifier
 
 
@@ -104,8 +107,10 @@ def modifier_text(kind: SqlType) -> str:
     >>> modifier_text(numeric_of(10, 2)), modifier_text(SqlType("varchar", modifier=9)), modifier_text(SqlType("date"))
     ('(10,2)', '(5)', '')
     """
+    while kind.name == "array":
+        kind = kind.element
     modifier = typmod_of(kind) - 4
-    if modifier < 0:
+    if modifier < 0 or kind.name == "time":  # of which it is said within the name
         return ""
     return f"({modifier >> 16},{modifier & 0xFFFF})" if modifier > 0xFFFF else f"({modifier})"
 
@@ -130,6 +135,8 @@ def typed(oid: int, modifier: int) -> SqlType | None:
     'numeric(10,2)'
     """
     kind = type_of(oid)
+    if kind is not None and kind.name == "time" and modifier >= 0:
+        return SqlType("time", precision=modifier)
     if kind is not None and kind.name == "numeric":
         if modifier >= 4:
             return numeric_of((modifier - 4) >> 16, (modifier - 4) & 0xFFFF)

@@ -124,14 +124,15 @@ def test_values_are_the_same_from_the_snapshot_and_from_the_log(db, postgres, so
     assert first["words"] == ["a,b", "", "NULL", None, 'q"{}'] and found[2][24:27] == ([], [], [])
 
 
-def test_uuids_that_are_declared(db, postgres, source):
+def test_uuids_and_times_that_are_declared(db, postgres, source):
     """As what they are, keys too; without a word about it they are texts, as they were before there was the type."""
     postgres.run(
-        """CREATE TABLE t (id uuid PRIMARY KEY, u uuid, us uuid[]);
-        INSERT INTO t SELECT gen_random_uuid(), gen_random_uuid(), ARRAY[gen_random_uuid(), NULL]
-        FROM generate_series(1, 30)"""
+        """CREATE TABLE t (id uuid PRIMARY KEY, u uuid, us uuid[], at time, ats time[]);
+        INSERT INTO t SELECT gen_random_uuid(), gen_random_uuid(), ARRAY[gen_random_uuid(), NULL],
+        time '24:00' - g * interval '1 hour', ARRAY[time '24:00', NULL, '04:05:06.000789']
+        FROM generate_series(0, 29) AS g"""
     )
-    columns = "id uuid PRIMARY KEY, u uuid, us uuid[]"
+    columns = "id uuid PRIMARY KEY, u uuid, us uuid[], at time, ats time[]"
     wanted = "backfill.num_rows_per_split = 4, backfill.parallelism = 2"
     db.sql(f"CREATE TABLE t ({columns}) FROM pg TABLE 't' WITH ({wanted}); CREATE TABLE texts (*) FROM pg TABLE 't'")
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT u, count(*) AS c FROM t GROUP BY u; WAIT t; WAIT texts")
@@ -141,11 +142,13 @@ def test_uuids_that_are_declared(db, postgres, source):
     postgres.run(
         """UPDATE t SET u = id WHERE u > '80000000-0000-0000-0000-000000000000'; DELETE FROM t WHERE u < us[1];
         UPDATE t SET id = gen_random_uuid() WHERE u = id;
-        INSERT INTO t VALUES ('A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', NULL, '{}')"""
+        UPDATE t SET at = at + interval '90 min' WHERE at > '12:00';
+        INSERT INTO t VALUES ('A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', NULL, '{}', '24:00', '{}')"""
     )
     caught_up(db, postgres)
     for name in ("t", "texts"):
-        assert rows(db, f"SELECT * FROM {name}") == theirs(postgres, "SELECT id::text, u::text, us::text[] FROM t")
+        asked = "SELECT id::varchar, u::varchar, us::varchar[], at::varchar, ats::varchar[] FROM"
+        assert rows(db, f"{asked} {name}") == theirs(postgres, f"{asked} t")
     assert db.sql("SELECT us FROM t WHERE id = 'A0EEBC999C0B4EF8BB6D6BB9BD380A11'").rows() == [([],)]
     assert db.sql("CHECK MATERIALIZED VIEW v").rows()[0][0].startswith("equal")
     db.sql("RESNAPSHOT TABLE t; RESNAPSHOT TABLE texts; WAIT t; WAIT texts")
