@@ -406,7 +406,7 @@ def test_a_view_that_is_paused_waits_for_what_it_stands_on(tables):
 def test_a_build_goes_on_where_it_was(spark, warehouse, monkeypatch):
     monkeypatch.setattr(builds, "PART_ROWS", 100)
     monkeypatch.setattr(evaluate, "ONE_TASK_ROWS", 10)
-    views = {name: VIEWS[name] for name in ("maxima", "joined")}
+    views = {name: VIEWS[name] for name in ("ranked", "joined")}
     computed: list[tuple[str, range]] = []
     allowed = threading.Semaphore(0)
 
