@@ -38,6 +38,11 @@ def free_port() -> int:
         return sock.getsockname()[1]
 
 
+def _heeds_its_terminal() -> None:
+    """Also if these tests were started by nohup, which the server would honour."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Service:
     def __init__(self, warehouse):
         self.port, self.http_port = free_port(), free_port()
@@ -45,6 +50,7 @@ class Service:
             [sys.executable, "-m", "headrace.cli", "serve", "-w", str(warehouse), "--port", str(self.port),
              "--http-port", str(self.http_port), "--driver-memory", "1g", "--log-format", "json"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=_heeds_its_terminal,
         )  # fmt: skip
         line = self.process.stdout.readline()
         assert line.startswith("headrace is ready"), self.process.stderr.read()
